@@ -95,9 +95,21 @@ void add_options(CLI::App& app, GpuOptions& o) {
   app.add_flag("--tiny", o.tiny, "tiny sizes, to test the benchmark itself");
 }
 
-// Checks between options.
+// For a command whose ranks are threads of one process.
+void require_one_process(const std::string& command) {
+  if (const auto job = launched())
+    fail(ErrorKind::BadInput, str_cat(command,
+                                      " runs all ranks as threads, but was started as one "
+                                      "of several processes: ",
+                                      job->said));
+}
+
+// Checks between options, and of the place.
 void check(const auto&) {}
+void check(const DispatchOptions&) { require_one_process("bench dispatch"); }
+void check(const GpuOptions&) { require_one_process("bench gpu"); }
 void check(const OverlapOptions& o) {
+  require_one_process("bench overlap");
   CS_REQUIRE(o.ranks != 1, "--ranks 1: needs at least 2 ranks to communicate");
 }
 void check(TrainOptions o) {
@@ -132,10 +144,7 @@ void add_conform(CLI::App& app, Chosen& chosen) {
   place->add_to(*sub);
   sub->callback([directory, only, place, &chosen] {
     chosen = [directory, only, place] {
-      if (const auto job = launched())
-        fail(ErrorKind::BadInput, str_cat("conform runs all ranks of a case as threads, but was "
-                                          "started as one of several processes: ",
-                                          job->said));
+      require_one_process("conform");
       const auto tally = conform::run_directory(*directory, *only, std::cout, place->world());
       return tally.failed == 0 ? 0 : 1;
     };

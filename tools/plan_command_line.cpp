@@ -3,6 +3,7 @@
 #include <iostream>
 #include <memory>
 #include <set>
+#include <sstream>
 #include <vector>
 
 #include <coshard/runtime/launch/command_line.h>
@@ -13,6 +14,22 @@
 
 namespace coshard::tools {
 namespace {
+
+// "dp=20us,1GB/s,tp=1GB/s": a link each. A part without "=" continues the one before.
+std::vector<std::string> split_links(const std::vector<std::string>& texts) {
+  std::vector<std::string> links;
+  for (const std::string& text : texts) {
+    std::istringstream in(text);
+    bool first = true;
+    for (std::string part; std::getline(in, part, ','); first = false) {
+      if (first || part.find('=') != part.npos)
+        links.push_back(part);
+      else
+        links.back() += "," + part;
+    }
+  }
+  return links;
+}
 
 // The subject of `plan explain`: a redistribution or, with --module, a model's linear layers.
 struct Explained {
@@ -44,6 +61,7 @@ struct Explained {
                                    each->results().back());
   }
   int run() {
+    steps.links = split_links(steps.links);
     check();
     modules.mesh = steps.mesh, modules.links = steps.links;
     modules.dtype = steps.dtype, modules.json = steps.json;
@@ -117,7 +135,8 @@ void add_plan(CLI::App& app, std::function<int()>& chosen) {
            "tensor dtype");
   sub->add_option(
       "--link", options.links,
-      "link latency and bandwidth: 20us,1GB/s for all mesh dimensions, dp=20us,1GB/s for one");
+      "link latency and bandwidth: 20us,1GB/s for all mesh dimensions, or of those that are "
+      "named: dp=20us,1GB/s,tp=1us,10GB/s");
   sub->add_flag("--json", options.json, "print a single JSON object");
   add_modules(*sub, *explained);
   sub->callback([explained, &chosen] { chosen = [explained] { return explained->run(); }; });

@@ -110,6 +110,7 @@ Setting setting_of(const PlanModulesOptions& o) {
   Setting s;
   s.ranks = mesh.mesh_shape[0];
   s.dtype = mesh.dtype;
+  CS_REQUIRE(is_floating(s.dtype), "--module: --dtype ", o.dtype, " is not a floating dtype");
   CS_REQUIRE(s.ranks <= kMostRanksOfPlan, "--mesh ", o.mesh, ": more than ", kMostRanksOfPlan,
              " ranks");
   CS_REQUIRE(o.heads % s.ranks == 0, "--heads ", o.heads, " is not divisible by the ", s.ranks,

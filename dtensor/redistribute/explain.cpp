@@ -11,6 +11,7 @@
 #include "dtensor/redistribute/link_cost.h"
 #include "dtensor/redistribute/planner.h"
 #include "dtensor/redistribute/transition.h"
+#include "runtime/comm/collective.h"
 
 namespace coshard {
 namespace {
@@ -65,6 +66,16 @@ void require_mesh(const PlanQuestion& q) {
                " has ", layout->ndim(), " entries, the mesh ", q.mesh_shape.size(), " dimensions");
 }
 
+void require_reducible(const PlanStep& step, const PlanQuestion& q) {
+  if (step.kind != StepKind::AllReduce && step.kind != StepKind::ReduceScatter) return;
+  Collective c;
+  c.kind =
+      step.kind == StepKind::AllReduce ? CollectiveKind::AllReduce : CollectiveKind::ReduceScatter;
+  c.dtype = q.dtype;
+  c.reduce = reduction_of(step.from, step.dims, q.mesh_shape).reduce;
+  check_reduction(c);
+}
+
 }  // namespace
 
 PlanAnswer explain(const PlanQuestion& q) {
@@ -78,6 +89,7 @@ PlanAnswer explain(const PlanQuestion& q) {
   answer.trace = trace(from, steps);
   const auto width = static_cast<double>(size_of(q.dtype));
   for (const PlanStep& step : steps) {
+    require_reducible(step, q);
     PlanAnswer::Step out;
     out.layouts = str_cat(step.from, " -> ", step.to);
     out.collective = to_string(step.kind);

@@ -3,6 +3,7 @@
 // calling thread.
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace coshard::train {
@@ -12,7 +13,7 @@ struct Compressor {
   std::optional<double> bits_per_byte;  // nullopt: not installed
 };
 
-// gzip -9, bzip2 -9 and xz -9 on the file at `path`, which has `bytes` bytes.
-std::vector<Compressor> compressors_on(const std::string& path, std::size_t bytes);
+// gzip -9, bzip2 -9 and xz -9.
+std::vector<Compressor> compressors_on(std::string_view text);
 
 }  // namespace coshard::train

@@ -41,7 +41,7 @@ int train(const Options& options) {
   };
   run_ranks(world, program);
   if (!tells) return 0;
-  const std::vector<Compressor> compressors = compressors_on(options.text, text.bytes().size());
+  const std::vector<Compressor> compressors = compressors_on(text.bytes());
   print_report(std::cout, options, outcome, compressors);
   std::vector<std::string> errors = write_files(options, outcome, compressors);
   if (!options.trace.empty() && errors.empty())

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 
 #include <coshard/dtensor/calibrate.h>
 #include <coshard/dtensor/distribute.h>
@@ -148,32 +149,42 @@ void measure_draws(Report& report, const OverlapOptions& options) {
   // A collective's latency beyond the link's, as calibrating on each link would find.
   const double more_us = std::max(0.0, found.latency - static_cast<double>(kCalibrated.count()));
   Draw draw;
-  std::vector<double> medians;
-  double least_bound = 1, losing = 0;
+  std::vector<std::vector<double>> layers;
   for (int i = 0; i < 3 * options.draws; ++i) {
     const auto kind = static_cast<ScheduleKind>(i % 3);
     const Drawn drawn = draw_layer(draw, kind, world.ranks, gemm);
     LinkCost link = cost_of(drawn.link);
     link.latency += more_us, link.contention = found.contention;
     if (!schedule_of(kind, overlap_case(drawn.shape, kind, gemm, link), Overlap::Auto)) continue;
-    const std::vector<double> all = speedups_of(world, drawn, measured, link, 3 * options.rounds);
-    const MedianBounds bounds = median_bounds(all);
-    medians.push_back(robust_stats(all).median);
-    least_bound = std::min(least_bound, bounds.low);
+    layers.push_back(speedups_of(world, drawn, measured, link, 3 * options.rounds));
+  }
+  report.note("gate_draws", 3 * options.draws);
+  report.note("gate_contention", found.contention);
+  report.note("gate_overhead_us", more_us);
+  add_speedups(report, layers);
+}
+
+void add_speedups(Report& report, const std::vector<std::vector<double>>& layers) {
+  std::vector<double> medians, low_bounds;
+  int losing = 0;
+  for (const std::vector<double>& speedups : layers) {
+    const MedianBounds bounds = median_bounds(speedups);
+    medians.push_back(robust_stats(speedups).median);
+    low_bounds.push_back(bounds.low);
     losing += bounds.high < kFloor ? 1 : 0;
   }
   const auto add = [&](const char* name, double value, const char* unit,
                        std::optional<double> target, bool more) {
     report.results.push_back({name, value, unit, target, more, {}, {}});
   };
-  const auto stats = robust_stats(medians);
-  report.note("gate_draws", 3 * options.draws);
-  report.note("gate_contention", found.contention);
-  report.note("gate_overhead_us", more_us);
-  add("gate_overlapped_draws", static_cast<double>(medians.size()), "layers", std::nullopt, true);
-  add("gate_median_speedup", stats.median, "x", std::nullopt, true);
-  add("gate_least_speedup", stats.min, "x", kFloor, true);
-  add("gate_least_lower_bound", least_bound, "x", kFloor, true);
+  const auto add_speedup = [&](const char* name, double value, std::optional<double> target) {
+    add(name, layers.empty() ? std::numeric_limits<double>::quiet_NaN() : value, "x", target, true);
+  };
+  const RobustStats stats = robust_stats(medians);
+  add("gate_overlapped_draws", static_cast<double>(layers.size()), "layers", std::nullopt, true);
+  add_speedup("gate_median_speedup", stats.median, std::nullopt);
+  add_speedup("gate_least_speedup", stats.min, kFloor);
+  add_speedup("gate_least_lower_bound", robust_stats(low_bounds).min, kFloor);
   add("gate_losing_draws", losing, "layers", 0, false);
 }
 

@@ -11,6 +11,8 @@ namespace coshard::bench {
 // speed-up, the least lower bound of a median speed-up (one-sided, 95 %), and how many have an
 // upper bound below 0.98. Layers that stay plain run the same code, and are not timed.
 void measure_draws(Report& report, const OverlapOptions& options);
+// The same of the speed-ups of each layer that overlaps; without any there is no speed-up: NaN.
+void add_speedups(Report& report, const std::vector<std::vector<double>>& layers);
 
 // One-sided 95 % bounds of the median, by order statistics; for fewer than 5 samples, the smallest
 // and the largest.

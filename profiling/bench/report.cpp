@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <thread>
 
@@ -22,6 +23,7 @@ Json or_null(const std::optional<Value>& value) {
 }
 
 std::string shown(double value) {
+  if (std::isnan(value)) return "-";
   return value >= 1000 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value);
 }
 
@@ -36,7 +38,7 @@ constexpr const char* kCompiler = "g++ " __VERSION__;
 std::string compiler_name() { return kCompiler; }
 
 std::optional<bool> Result::ok() const {
-  if (!target) return std::nullopt;
+  if (!target || std::isnan(value)) return std::nullopt;
   return more_is_better ? value >= *target : value <= *target;
 }
 

@@ -13,13 +13,13 @@ namespace coshard::bench {
 
 struct Result {
   std::string name;
-  double value = 0;  // the median of several runs
+  double value = 0;  // the median of several runs; NaN: not measurable, "-" or null
   std::string unit;
   std::optional<double> target;
   bool more_is_better = false;
   std::optional<double> min, max;
 
-  std::optional<bool> ok() const;  // nullopt without a target
+  std::optional<bool> ok() const;  // nullopt without a target or a value
 };
 
 // Results from repeated measurements, and from a ratio.

@@ -22,16 +22,20 @@ constexpr double efficiency_goal(bool all_reduce) { return all_reduce ? 1 - 1.0 
 struct ScheduleRound {
   double plain_ms = 0, overlapped_ms = 0, compute_ms = 0;
 };
-// Adds PREFIX_{plain,overlapped,compute,efficiency}_N_ranks of these rounds; also copies, the time
-// that collectives take of the cores, from rounds `without_link`, and link_efficiency, the
-// efficiency of the remaining time: where ranks compute on all cores, nothing hides a copy.
+// E = 1 - (overlapped - compute) / (plain - compute). NaN: not measurable, since plain takes no
+// longer than compute, or E is above 1.05: no schedule hides more than all, such a figure is noise.
+double efficiency_of(double plain_ms, double overlapped_ms, double compute_ms);
+// Adds PREFIX_{plain,overlapped,compute,efficiency}_N_ranks, the last of the medians of these
+// rounds; also copies, the time that collectives take of the cores, from rounds `without_link`, and
+// link_efficiency, that of the remaining time: where ranks compute on all cores, nothing hides a
+// copy.
 void add_schedule(Report& report, const std::string& prefix, int ranks,
                   const std::vector<ScheduleRound>& rounds,
                   const std::vector<ScheduleRound>& without_link, double efficiency);
 double compute_ms_of(const std::vector<ScheduleRound>& rounds);
 
-// Adds, for each schedule, E = 1 - (overlapped - compute) / (plain - compute) on an emulated link
-// that takes (n-1)/n of the GEMM's time, and the gate's forecasts.
+// Adds, for each schedule, the efficiency on an emulated link that takes (n-1)/n of the GEMM's
+// time, and the gate's forecasts.
 void measure_schedules(Report& report, const OverlapOptions& options, int ranks);
 
 // The same for the gradients of a layer. Plain: every collective is awaited before the next GEMM.

@@ -166,8 +166,7 @@ void measure_transformer(Report& report, const OverlapOptions& options, int rank
   report.results.push_back(measured(named("overlapped", ranks), overlapped, "ms"));
   report.results.push_back(measured(named("compute", ranks), compute, "ms"));
   add("closed_form_best", best_ms, "ms");
-  add("efficiency", 1 - (overlapped.median - compute.median) / (plain.median - compute.median),
-      "share");
+  add("efficiency", efficiency_of(plain.median, overlapped.median, compute.median), "share");
   report.results.push_back(ratio(named("share_of_best", ranks), best_ms / overlapped.median, 0.92));
 }
 

@@ -4,9 +4,8 @@
 
 namespace coshard::bench {
 
-// Adds, for forward and backward of a stack of tensor-parallel MLPs, whole and as woven(model, 2):
-// E = 1 - (woven - compute) / (plain - compute), on an emulated link that takes (n-1)/n of the
-// computing time.
+// Adds, for forward and backward of a stack of tensor-parallel MLPs, whole and as woven(model, 2),
+// the efficiency (schedules.h) on an emulated link that takes (n-1)/n of the computing time.
 void measure_woven(Report& report, const OverlapOptions& options, int ranks);
 
 }  // namespace coshard::bench

@@ -30,12 +30,6 @@ void check_counts(const Collective& c, const Counts& counts, std::int64_t extent
   }
 }
 
-void check_reduction(const Collective& c) {
-  const bool extreme = c.reduce == Reduce::Min || c.reduce == Reduce::Max;
-  CS_REQUIRE(c.dtype != DType::Bool || extreme, to_string(c.kind),
-             ": bool supports min (and) and max (or), not ", to_string(c.reduce), location_text(c));
-}
-
 void check_buffers(const Collective& c, int ranks, int rank) {
   CS_REQUIRE(c.send != nullptr || send_elements(c, ranks, rank) == 0, to_string(c.kind),
              ": send is null for ", send_elements(c, ranks, rank), " elements", location_text(c));
@@ -123,6 +117,13 @@ std::int64_t larger_bytes(const Collective& c, int ranks, int rank) {
   return elements * static_cast<std::int64_t>(size_of(c.dtype));
 }
 
+void check_reduction(const Collective& c) {
+  if (!is_reduction(c.kind)) return;
+  const bool extreme = c.reduce == Reduce::Min || c.reduce == Reduce::Max;
+  CS_REQUIRE(c.dtype != DType::Bool || extreme, to_string(c.kind),
+             ": bool supports min (and) and max (or), not ", to_string(c.reduce), location_text(c));
+}
+
 void check(const Collective& c, int ranks, int rank) {
   if (c.kind == CollectiveKind::Barrier) return;
   CS_REQUIRE(
@@ -132,7 +133,7 @@ void check(const Collective& c, int ranks, int rank) {
       location_text(c));
   CS_REQUIRE(c.root >= 0 && c.root < ranks, to_string(c.kind), ": root ", c.root,
              " is out of range for ", ranks, " ranks", location_text(c));
-  if (is_reduction(c.kind)) check_reduction(c);
+  check_reduction(c);
   if (is_point_to_point(c.kind)) {
     CS_REQUIRE(c.root != rank, to_string(c.kind), ": peer ", c.root,
                " is this rank; it must be another", location_text(c));

@@ -29,6 +29,8 @@ std::int64_t larger_bytes(const Collective& collective, int ranks, int rank);
 
 // Error{BadInput} names the mismatch.
 void check(const Collective& collective, int ranks, int rank);
+// The part of it that no rank is needed for: whether the dtype can be reduced so.
+void check_reduction(const Collective& collective);
 
 // Equal on ranks that issue the same collective: kind, dtype, reduction, root, geometry and counts.
 // The counts of a flat all_to_all differ per rank and are compared pairwise instead

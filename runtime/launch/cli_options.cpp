@@ -49,12 +49,22 @@ void require_known(const CLI::App& app) {
                meant.empty() ? "; expected " + joined(commands) : "; did you mean " + meant + "?"));
 }
 
-// CLI11 would take the next word as the value of "--ranks=".
-void require_values(const CLI::App& app, const std::vector<std::string>& words) {
-  for (const std::string& name : option_names(app))
-    CS_REQUIRE(std::ranges::find(words, name + "=") == words.end(), name, " needs a value");
+bool needs_value(const CLI::App& app, const std::string& name) {
+  const CLI::Option* option = app.get_option(name);
+  return option->get_expected_min() > 0 || option->get_expected_max() == 0;  // or is a flag
+}
+
+// CLI11 would take the next word as the value of "--ranks="; "--shape=" becomes "--shape" and "".
+void split_empty_values(const CLI::App& app, std::vector<std::string>& words) {
+  for (const std::string& name : option_names(app)) {
+    const auto found = std::ranges::find(words, name + "=");
+    if (found == words.end()) continue;
+    CS_REQUIRE(!needs_value(app, name), name, " needs a value");
+    *found = name;
+    words.insert(found + 1, "");
+  }
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    require_values(*command, words);
+    split_empty_values(*command, words);
 }
 
 // CLI11 accepts an empty value, which reads as if the option had been left out.
@@ -119,10 +129,12 @@ std::vector<std::string> command_names(const CLI::App& app) {
 
 bool parse(CLI::App& app, int argc, char** argv) {
   if (!app.get_allow_extras()) add_version(app);
-  const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
-  require_values(app, words);
+  std::vector<std::string> words(argv, argv + argc);
+  split_empty_values(app, words);
+  std::vector<const char*> arguments;
+  for (const std::string& word : words) arguments.push_back(word.c_str());
   try {
-    app.parse(argc, argv);
+    app.parse(static_cast<int>(arguments.size()), arguments.data());
     require_no_empty_value(app);
     return true;
   } catch (const CLI::ArgumentMismatch& error) {

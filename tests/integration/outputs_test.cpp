@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <sstream>
 
 #include "examples/train/report.h"
@@ -79,6 +80,31 @@ TEST_F(Outputs, TheReportShowsTableScoreAndSample) {
        {"tokens/s", "GEMM and attention", "all_reduce", "exposed ms", "hidden %", "held-out ",
         " bits per byte\n", "2.370", "not installed", "And it came to pass |"})
     EXPECT_NE(out.str().find(part), std::string::npos) << part << " is missing in\n" << out.str();
+}
+
+// Which cannot be opened again: the compressors get what was read.
+TEST_F(Outputs, CompressorsPackATextFromAPipeAsTheyPackAFile) {
+  const auto trained_on = [this](const std::string& input, const std::string& path) {
+    const std::string command = input +
+                                TRAIN_PROGRAM
+                                " --ranks 1 --layers 1 --dim 16 --heads 2 "
+                                "--ffn 16 --seq 16 --batch 1 --steps 1 --eval-blocks 1 "
+                                "--sample 0 --text " +
+                                path + " --json " + options_.json + ">/dev/null";
+    return std::system(command.c_str());
+  };
+  ASSERT_EQ(trained_on("", text_.path()), 0);
+  std::ifstream file(options_.json);
+  const std::string whole(std::istreambuf_iterator<char>(file), {});
+  const std::size_t begin = whole.find("\"compressors\""), end = whole.find('}', begin);
+  ASSERT_LT(begin, end);
+  ASSERT_EQ(trained_on("cat " + text_.path() + " | ", "/dev/stdin"), 0);
+  std::ifstream piped(options_.json);
+  const std::string other(std::istreambuf_iterator<char>(piped), {});
+  EXPECT_NE(other.find(whole.substr(begin, end - begin)), std::string::npos) << other;
+  EXPECT_TRUE(json_file_holds(options_.json, R"(
+assert all(bits is None or 0.5 < bits < 4 for bits in d['compressors'].values()), d['compressors']
+)"));
 }
 
 TEST_F(Outputs, TheReportSaysHowManyEventsTheTraceLacks) {

@@ -19,5 +19,13 @@ TEST(OutputOf, TakesMoreThanAPipeHolds) {
   EXPECT_EQ(output_of({"head", "-c", "1000000", "/dev/zero"}).value_or("").size(), 1'000'000U);
 }
 
+TEST(OutputOf, FeedsTheInputHoweverLongAndHoweverMuchIsRead) {
+  const std::string input = std::string(300'000, 'a') + "\nend";
+  EXPECT_EQ(output_of({"cat"}, input).value_or("nothing"), input);
+  EXPECT_EQ(output_of({"head", "-c", "3"}, input).value_or("nothing"), "aaa");
+  EXPECT_EQ(output_of({"true"}, input), "");
+  EXPECT_EQ(output_of({"cat"}), "");
+}
+
 }  // namespace
 }  // namespace coshard

@@ -187,6 +187,20 @@ TEST(Command, TheExampleOfSimulateFits) {
 TEST(Command, PlanExplainRefusesWhatRedistributeRefuses) {
   expect_refused("plan explain --mesh 2 --shape 4 --from R --to P(sum)",
                  "R to P(sum): R cannot become P(sum)");
+  expect_refused("plan explain --mesh 2 --shape 4 --from P(sum) --to R --dtype bool",
+                 "all_reduce: bool supports min (and) and max (or), not sum");
+}
+
+TEST(Command, PlanExplainTakesAScalarAndALinkForEachDimension) {
+  const std::string plan = "plan explain --mesh dp=2,tp=2 --from P(sum),P(sum) --to R,R ";
+  const Ended scalar = run(plan + "--shape=");
+  EXPECT_EQ(scalar.code, 0) << scalar.err;
+  EXPECT_EQ(scalar.out, run(plan).out);
+  const Ended together = run(plan + "--shape 64,64 --link dp=20us,1GB/s,tp=2GB/s");
+  EXPECT_EQ(together.code, 0) << together.err;
+  EXPECT_EQ(together.out, run(plan + "--shape 64,64 --link dp=20us,1GB/s --link tp=2GB/s").out);
+  expect_refused(plan + "--link dp=1GB/s,dp=2GB/s", "--link dp=2GB/s: that of dp is given twice");
+  expect_refused(plan + "--link dp=1GB/s,pp=2GB/s", "'pp=2GB/s' names no dimension of the mesh");
 }
 
 TEST(Command, PlanExplainShowsWhatLinearLayersOverlapWith) {
@@ -241,6 +255,8 @@ assert w2['serial_ms'] > 0 and w2['overlapped_ms'] > 0 and w2['why'], w2)"))
                  "--module layers.4 matches no linear layer of 4 blocks");
   expect_refused("plan explain --mesh dp=2 --from R --to R --link dp=1GB/s --link dp=2GB/s",
                  "--link dp=2GB/s: that of dp is given twice");
+  expect_refused("plan explain --module --mesh 2 --dtype i64",
+                 "--module: --dtype i64 is not a floating dtype");
   expect_refused("plan explain --module --mesh 3", "--heads 8 is not divisible by the 3 ranks");
   expect_refused("plan explain --module --mesh 2 --calibration /none",
                  "--calibration /none: No such file or directory");
@@ -320,11 +336,17 @@ TEST(Command, APatternThatNoCaseHasIsNamed) {
   EXPECT_NE(one.out.find(" passed, 0 failed\n"), std::string::npos) << one.out;
 }
 
-// Each would judge ranks that the other has.
-TEST(Command, ConformRefusesToBeOneOfSeveralProcesses) {
+// Each would judge or measure ranks that the other has.
+TEST(Command, WhatRunsAllRanksAsThreadsRefusesToBeOneOfSeveralProcesses) {
   ::setenv("PMI_SIZE", "2", 1), ::setenv("PMI_RANK", "0", 1);
-  expect_refused("conform " COSHARD_CONFORMANCE_CASES " --only redistribute_1d/S0-to-R/",
-                 "one of several processes: PMI_SIZE=2 and PMI_RANK=0");
+  for (const std::string command :
+       {"conform", "bench dispatch", "bench overlap", "bench gpu --device cpu"}) {
+    const bool cases = command == "conform";
+    expect_refused(cases ? "conform " COSHARD_CONFORMANCE_CASES : command,
+                   command.substr(0, command.find(" --")) +
+                       " runs all ranks as threads, but was started as one of several processes: "
+                       "PMI_SIZE=2 and PMI_RANK=0");
+  }
   ::unsetenv("PMI_SIZE"), ::unsetenv("PMI_RANK");
 }
 

@@ -30,6 +30,27 @@ TEST(PlanExplain, PrintsOneLinePerStepAndTheSum) {
   EXPECT_NE(text.find("total"), text.npos) << text;
 }
 
+TEST(PlanExplain, AReductionThatTheDtypeDoesNotHaveIsRefusedAsWhenItRuns) {
+  const auto planned = [](const char* from, const char* to, const char* dtype, const char* mesh) {
+    try {
+      return explain(parse_question(mesh, "4", from, to, dtype)).trace;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+      return std::string(error.what());
+    }
+  };
+  for (const std::string reduce : {"sum", "avg", "product"}) {
+    const std::string from = "P(" + reduce + ")";
+    const std::string why = ": bool supports min (and) and max (or), not " + reduce;
+    EXPECT_EQ(planned(from.c_str(), "R", "bool", "2"), "all_reduce" + why);
+    EXPECT_EQ(planned(from.c_str(), "S(0)", "bool", "2"), "reduce_scatter" + why);
+    EXPECT_EQ(planned(from.c_str(), "R", "i64", "2"), from + " -> R");
+    EXPECT_EQ(planned(from.c_str(), "R", "bool", "1"), from);  // one rank reduces nothing
+  }
+  for (const char* from : {"P(min)", "P(max)", "S(0)"})
+    EXPECT_EQ(planned(from, "R", "bool", "2"), std::string(from) + " -> R");
+}
+
 TEST(PlanExplain, BadInputIsAnErrorThatQuotesIt) {
   const auto refuse = [](const char* mesh, const char* shape, const char* from, const char* to) {
     try {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace coshard::bench {
 namespace {
 
@@ -18,6 +20,27 @@ TEST(GateDraws, CountsWhatOverlapsAndWhatLoses) {
   EXPECT_LE(report.find("gate_overlapped_draws")->value, 6);
   EXPECT_EQ(report.find("gate_least_lower_bound")->target, 0.98);
   EXPECT_EQ(report.find("gate_losing_draws")->target, 0);
+}
+
+TEST(GateDraws, WithoutALayerThatOverlapsThereIsNoSpeedUp) {
+  Report report("overlap");
+  add_speedups(report, {});
+  EXPECT_EQ(report.find("gate_overlapped_draws")->value, 0);
+  EXPECT_EQ(report.find("gate_losing_draws")->ok(), true);
+  for (const char* name : {"gate_median_speedup", "gate_least_speedup", "gate_least_lower_bound"}) {
+    EXPECT_TRUE(std::isnan(report.find(name)->value)) << name;
+    EXPECT_EQ(report.find(name)->ok(), std::nullopt) << name;
+  }
+}
+
+TEST(GateDraws, GivesTheLeastOfTheLayersAndHowManyLose) {
+  Report report("overlap");
+  add_speedups(report, {{1.4, 1.2, 1.3}, {0.9, 0.8, 0.7}, {1.1, 1.1, 1.1}});
+  EXPECT_EQ(report.find("gate_overlapped_draws")->value, 3);
+  EXPECT_EQ(report.find("gate_median_speedup")->value, 1.1);
+  EXPECT_EQ(report.find("gate_least_speedup")->value, 0.8);
+  EXPECT_EQ(report.find("gate_least_lower_bound")->value, 0.7);
+  EXPECT_EQ(report.find("gate_losing_draws")->value, 1);
 }
 
 TEST(GateDraws, BoundsAMedianByOrderStatistics) {

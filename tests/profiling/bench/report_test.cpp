@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <sstream>
 
 #include "tests/support/json.h"
@@ -33,6 +34,20 @@ TEST(Report, ATableSaysWhatMissesItsTarget) {
   sample().print_table(out);
   EXPECT_NE(out.str().find("NO"), std::string::npos);
   EXPECT_NE(out.str().find(">= 2"), std::string::npos);
+}
+
+TEST(Report, AResultThatIsNotMeasurableIsNullAndADash) {
+  Report report("sample");
+  report.results.push_back(ratio("speed", std::numeric_limits<double>::quiet_NaN(), 2.0));
+  EXPECT_TRUE(coshard::testing::json_holds(report.json(), R"(
+speed = d['results'][0]
+assert speed['value'] is None and speed['ok'] is None and speed['target'] == 2, speed
+)"));
+  std::ostringstream out;
+  report.print_table(out);
+  EXPECT_NE(out.str().find(" - x "), std::string::npos) << out.str();
+  EXPECT_EQ(out.str().find("nan"), std::string::npos) << out.str();
+  EXPECT_EQ(out.str().find("NO"), std::string::npos) << out.str();
 }
 
 TEST(Report, FindsResultsByName) {

@@ -30,6 +30,27 @@ TEST(CliOptions, ANumberIsCheckedBeforeItIsStored) {
   EXPECT_EQ(count, 3);
 }
 
+TEST(CliOptions, AnOptionThatMayBeEmptyTakesAnEmptyValueInAllSpellings) {
+  for (const Words& words : {Words{"--shape=", "--count", "2"}, Words{"--shape", "", "--count=2"},
+                             Words{"--count", "2", "--shape"}}) {
+    CLI::App app("", "tool");
+    std::string shape = "8";
+    int count = 3;
+    app.add_option("--shape", shape)->expected(0, 1);
+    add_number(app, "--count", count, 1, 8, "how many");
+    EXPECT_EQ(refusal(app, words), "accepted");
+    EXPECT_EQ(shape, "");
+    EXPECT_EQ(count, 2);
+  }
+  CLI::App app("", "tool");
+  std::string shape;
+  bool json = false;
+  app.add_option("--shape", shape)->expected(0, 1);
+  app.add_flag("--json", json);
+  EXPECT_EQ(refusal(app, {"--shape=", "8"}), "tool takes no argument '8'");
+  EXPECT_EQ(refusal(app, {"--json="}), "--json needs a value");
+}
+
 TEST(CliOptions, OnlyOneValueThatIsNotEmptyIsAccepted) {
   const auto refused = [](const Words& words) {
     CLI::App app("", "tool");

@@ -38,7 +38,7 @@ struct PlanAnswer {
 };
 
 // Error{BadInput}: mesh sizes below 1, or more than 6 dimensions; layouts that do not fit mesh or
-// tensor; what redistribute refuses.
+// tensor; what redistribute refuses; a reduction that the dtype does not have.
 PlanAnswer explain(const PlanQuestion& question);
 std::ostream& operator<<(std::ostream& out, const PlanAnswer& answer);  // a table with totals
 
