@@ -4,7 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
-#include <set>
+#include <map>
 
 #include <coshard/runtime/error.h>
 #include "tests/support/json.h"

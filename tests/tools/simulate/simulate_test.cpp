@@ -141,7 +141,7 @@ TEST_F(Simulate, ABaselineIsOfTheSameLinkGpuAndModel) {
   const auto compared = [&] {
     said();
     std::ostringstream out;
-    trace_report({trace, "", base, false}, out);
+    trace_report({trace, base, "", false}, out);
     return out.str();
   };
   options_.link = "0.02ms,10000MB/s", options_.model = "/." + model_, options_.gpu = "/." + gpu;
