@@ -8,6 +8,7 @@
 
 #include "profiling/json.h"
 #include "profiling/robust_stats.h"
+#include "runtime/launch/roster.h"
 
 namespace coshard::train {
 namespace {
@@ -45,7 +46,6 @@ Json config_json(const Options& o, const Outcome& outcome) {
           {"text", o.text},
           {"plan", o.plan},
           {"overlap", o.overlap},
-          {"weave", std::to_string(o.weave)},
           {"weave", o.weave},
           {"device", o.device},
           {"communicator", o.communicator},
@@ -55,12 +55,17 @@ Json config_json(const Options& o, const Outcome& outcome) {
 
 // What the trace records of the run, without what may differ in its baseline, such as the link.
 TraceAbout about(const Options& o, const Outcome& outcome) {
+  const Processes several = processes(o.world());
   return {
       {"model", fmt::format("layers={},dim={},heads={},ffn={}", o.layers, o.dim, o.heads, o.ffn)},
       {"plan", o.plan},
       {"overlap", o.overlap},
+      {"weave", std::to_string(o.weave)},
       {"dtype", o.dtype_name},
       {"device", o.device},
+      {"transport", several.mpi.empty()
+                        ? "threads of one process"
+                        : fmt::format("{} processes over {}", several.all, several.mpi)},
       {"threads", std::to_string(outcome.threads)},
       {"batch", std::to_string(o.batch)},
       {"seq", std::to_string(o.seq)}};

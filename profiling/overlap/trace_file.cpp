@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <string_view>
 
 #include <coshard/runtime/error.h>
@@ -53,7 +54,13 @@ class Reader {
 
   std::vector<RankTrace> read() {
     std::ifstream in = open_input(file_);
-    parse(in);
+    if (in.tellg() >= 0) {
+      parse(in);
+    } else {  // a pipe, of unknown size
+      std::stringstream text;
+      text << in.rdbuf();
+      parse(text);
+    }
     std::vector<RankTrace> found;
     std::set<int> numbers;
     for (auto& [pid, rank] : ranks_) {

@@ -77,16 +77,17 @@ def trains():
             end = next(n for n, line in enumerate(lines) if line.startswith("all "))
             return [lines[head - 1], *sorted([line[:60].split() for line in lines[head + 1 : end + 1]])]
 
-        def written(name, command):  # the keys of the JSON file, and what each rank of the trace did how often
+        def written(name, command):  # the keys of the JSON file, what each rank of the trace did how often, and over what
             json_file, trace = os.path.join(folder, name + ".json"), os.path.join(folder, name + ".trace")
             lines = printed([*command, "--json", json_file, "--trace", trace])
             with open(json_file, encoding="utf-8") as file:
                 report = json.load(file)
             with open(trace, encoding="utf-8") as file:
-                spans = [one for one in json.load(file)["traceEvents"] if one["ph"] == "X"]
+                traced = json.load(file)
+            spans = [one for one in traced["traceEvents"] if one["ph"] == "X"]
             did = collections.Counter((one["pid"], one["name"]) for one in spans)
             begin, end = min(one["ts"] for one in spans), max(one["ts"] for one in spans)
-            return lines, sorted(report), report["loss"], did, end - begin
+            return lines, sorted(report), report["loss"], did, end - begin, traced["otherData"]["transport"]
 
         for processes, ranks in [(2, 2), (2, 4), (4, 4)]:
             what = f"train, {ranks} ranks in {processes} processes"
@@ -98,6 +99,8 @@ def trains():
             expect(threads[2] == spread[2] and len(spread[2]) == 3, f"{what}: the same losses, bit by bit", threads[2], spread[2])
             expect(threads[3] == spread[3] and len({rank for rank, _ in spread[3]}) == ranks, f"{what}: one trace of all ranks", threads[3], spread[3])
             expect(spread[4] < 60e6, f"{what}: on one clock", spread[4])
+            transports = threads[5] == "threads of one process" and spread[5].startswith(f"{processes} processes over {NAMES[MPI]}")
+            expect(transports, f"{what}: the trace says over what", threads[5], spread[5])
         expect_refused("heads that the processes do not divide", start(3, *train), "--heads 4 is not divisible by --ranks 3")
 
 

@@ -38,7 +38,8 @@ void add_simulate(CLI::App& app, std::function<int()>& chosen) {
       add_word(*sub, "--plan", o->plan, {"tp", "tp-sp"},
                "tensor parallelism, or tp-sp: with sequence parallelism as well");
   add_word(*sub, "--overlap", o->overlap, {"off", "auto", "always"},
-           "overlap linear layers with the collectives around them");
+           "overlap linear layers with the collectives around them, and backward with the sums of "
+           "gradients over dp");
   add_number(
       *sub, "--weave", o->weave, 1, 1'000'000,
       "interleaved parts of a rank's sequences: one computes while another's collectives are in "
@@ -49,7 +50,8 @@ void add_simulate(CLI::App& app, std::function<int()>& chosen) {
   sub->add_option("--trace", o->trace, "write a Chrome trace in virtual time to this file");
   sub->add_flag("--json", o->json, "print a JSON object; with --search, an array of them");
   sub->add_flag("--search", o->search,
-                "try the meshes, plans and recompute policies of --gpus, and print the ten best");
+                "try the meshes, plans and recompute policies of --gpus, without those that --link "
+                "does not join, and print the ten best");
   add_number(
       *sub, "--gpus", o->gpus, 0, 1'000'000,
       "number of GPUs for --search; with --mesh, it must equal the number of ranks in the mesh");

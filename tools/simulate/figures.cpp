@@ -120,11 +120,15 @@ Figures from_file(const std::string& kind, const std::string& text) {
   const Json json = Json::parse(file, nullptr, false);
   CS_REQUIRE(json.is_object(), "--", kind, " ", text, ": is not a JSON object");
   Figures found{kind, text, {}};
+  const std::vector<Figure>& keys = find_preset(kind, names_of(kind).front())->all;
+  const bool has_small = std::ranges::any_of(keys, [&](const Figure& key) {
+    return key.key.starts_with("small_") && json.contains(key.key);
+  });
   std::vector<std::string> missing;
-  for (const Figure& key : find_preset(kind, names_of(kind).front())->all) {
+  for (const Figure& key : keys) {
     const auto value = json.find(key.key);
     if (value == json.end()) {
-      if (!key.key.starts_with("small_") || json.contains("small_gbps")) missing.push_back(key.key);
+      if (!key.key.starts_with("small_") || has_small) missing.push_back(key.key);
       continue;
     }
     const double number = value->is_number() ? value->get<double>() : -1;

@@ -60,6 +60,7 @@ class Measured {
     ledger_.settle();
     forecast_.compute = ledger_.compute;
     forecast_.exposed = ledger_.exposed;
+    forecast_.in_flight = ledger_.in_flight;
     forecast_.flops = ledger_.flops;
     forecast_.modules = std::move(ledger_.modules);
     forecast_.collectives = std::move(ledger_.collectives);

@@ -20,9 +20,9 @@ struct MemoryForecast {
 // Times in ns, of the representative rank: whatever is not compute is exposed communication.
 struct Forecast {
   std::int64_t step = 0, forward = 0, backward = 0, optimizer = 0;
-  std::int64_t compute = 0, exposed = 0;
-  double flops = 0;       // of GEMMs and attention
-  double parameters = 0;  // of the whole model
+  std::int64_t compute = 0, exposed = 0, in_flight = 0;  // in_flight: any collective
+  double flops = 0;                                      // of GEMMs and attention
+  double parameters = 0;                                 // of the whole model
   MemoryForecast memory;
   std::map<std::string, ModuleTimes> modules;
   std::map<std::pair<std::string, std::string>, CollectiveTimes> collectives;

@@ -54,7 +54,7 @@ void Ledger::kernel(const KernelWork& work, std::int64_t begin, std::int64_t end
 }
 
 void Ledger::issued(const CommEvent& event, std::int64_t now) {
-  issues_[event.id] = {++issued_, now, module_here(), backward_ > 0};
+  issues_[event.id] = {now, module_here(), backward_ > 0};
 }
 
 void Ledger::ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t done,
@@ -63,12 +63,12 @@ void Ledger::ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t
   if (found == issues_.end()) return;
   const std::string kind = std::string(to_string(event.kind)) +
                            (event.label.empty() ? "" : " " + std::string(event.label));
-  const std::string name(event.communicator);
-  CollectiveTimes& times = collectives[{name, kind}];
+  const std::pair name(std::string(event.communicator), kind);
+  CollectiveTimes& times = collectives[name];
   ++times.count;
   times.bytes += event.bytes;
   const Issue& issue = found->second;
-  flights_[name].emplace(issue.number, Flight{issue.at, done, &times});
+  flights_[name].push_back({issue.at, done});
   times.exposed += now - wait_begin;
   // The optimizer waits for collectives that backward issued but did not await.
   const bool after_backward = issue.backward && backward_ == 0;
@@ -78,16 +78,13 @@ void Ledger::ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t
   issues_.erase(found);
 }
 
-// Collectives of a communicator run one at a time, in order of issue; awaits may be in any order.
 void Ledger::settle() {
-  for (const auto& [communicator, flights] : std::exchange(flights_, {})) {
-    std::int64_t free_at = 0;
-    for (const auto& [number, flight] : flights) {
-      flight.times->in_flight +=
-          std::max<std::int64_t>(0, flight.end - std::max(flight.begin, free_at));
-      free_at = std::max(free_at, flight.end);
-    }
+  std::vector<overlap::Interval> all;
+  for (auto& [name, flights] : std::exchange(flights_, {})) {
+    all.insert(all.end(), flights.begin(), flights.end());
+    collectives[name].in_flight = overlap::TimeSet(std::move(flights)).length();
   }
+  in_flight = overlap::TimeSet(std::move(all)).length();
 }
 
 void VirtualTrace::kernel(const KernelWork& work, std::int64_t begin, std::int64_t end) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <coshard/profiling/chrome_trace.h>
+#include "profiling/overlap/time_set.h"
 #include "runtime/device/sim/virtual_device.h"
 
 namespace coshard::tools {
@@ -24,7 +25,8 @@ struct ModuleTimes {
 };
 
 struct CollectiveTimes {
-  std::int64_t count = 0, bytes = 0, in_flight = 0, exposed = 0;  // ns
+  // ns; in flight: from issue to completion, where several at a time count once.
+  std::int64_t count = 0, bytes = 0, in_flight = 0, exposed = 0;
 };
 
 class Ledger final : public Observer {
@@ -36,10 +38,11 @@ class Ledger final : public Observer {
              std::int64_t now) override;
   void backward_enter() override { ++backward_; }
   void backward_exit() override { --backward_; }
-  // Call once all collectives have completed: adds up how long each was in flight.
+  // Call once all collectives have completed: adds up how long they were in flight.
   void settle();
 
   std::int64_t compute = 0, exposed = 0;  // ns
+  std::int64_t in_flight = 0;             // any collective
   double flops = 0;                       // of GEMMs and attention
   // "model.layers.*.mlp"; "": none. All layers are counted together.
   std::map<std::string, ModuleTimes> modules;
@@ -52,20 +55,14 @@ class Ledger final : public Observer {
            std::int64_t ns);
 
   struct Issue {
-    std::uint64_t number;
     std::int64_t at;
     std::string module;
     bool backward;
   };
-  struct Flight {
-    std::int64_t begin, end;
-    CollectiveTimes* times;
-  };
   VirtualDevice& device_;
   int backward_ = 0;
   std::unordered_map<std::uint64_t, Issue> issues_;
-  std::uint64_t issued_ = 0;
-  std::map<std::string, std::map<std::uint64_t, Flight>> flights_;  // by communicator and number
+  std::map<std::pair<std::string, std::string>, std::vector<overlap::Interval>> flights_;
 };
 
 // "model.layers.17.mlp" -> "model.layers.*.mlp"

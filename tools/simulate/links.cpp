@@ -7,6 +7,7 @@
 
 #include <coshard/runtime/comm/link.h>
 #include <coshard/runtime/error.h>
+#include "profiling/input_file.h"
 #include "runtime/near_miss.h"
 #include "runtime/parse_number.h"
 
@@ -50,16 +51,29 @@ std::map<std::string, std::string> texts_of(const std::vector<MeshDim>& mesh,
   return texts;
 }
 
-bool is_rate(const std::string& text) { return text.ends_with("B/s"); }
-
-// "20us,1GB/s", a link that is the same within and between nodes.
-LinkModel given_link(const std::string& text) {
+// "20us,1GB/s", a link that is the same within and between nodes. Equal ones have equal names.
+Figures rate_figures(const std::string& text) {
   const Link link = parse_link(text);
-  return {text, {{static_cast<double>(link.latency.count()), 0, link.bytes_per_second}}};
+  std::string name = to_string(link);
+  if (link.latency.count() == 0) name = name.substr(name.find(',') + 1);
+  const std::string given = "as given";
+  return {"rate",
+          name,
+          {{"gbps", link.bytes_per_second / 1e9, given},
+           {"base_us", static_cast<double>(link.latency.count()) / 1e3, given},
+           {"step_us", 0, given},
+           {"crosses_nodes", 1, given}}};
 }
 
-double rate_of(const std::string& link) {
-  return is_rate(link) ? parse_link(link).bytes_per_second : link_figures(link)["gbps"] * 1e9;
+Figures read_link(const std::string& text) {
+  return text.ends_with("B/s") ? rate_figures(text) : link_figures(text);
+}
+
+// A file is read once, whatever its spellings.
+const Figures* same_link(const GivenLinks& read, const std::string& text) {
+  for (const auto& [dim, link] : read.of)
+    if (link.name == text || is_same_file(link.name, text)) return &link;
+  return nullptr;
 }
 
 std::vector<LinkProtocol> protocols_of(const Figures& link) {
@@ -70,14 +84,14 @@ std::vector<LinkProtocol> protocols_of(const Figures& link) {
   return all;
 }
 
-// Steps within a node take the GPU's own link, if it is known.
-LinkModel model_of(const Figures& link, const DimLink& dim, const std::string& own) {
+// Steps within a node take the GPU's own link.
+LinkModel model_of(const Figures& link, const DimLink& dim, const Figures& own) {
   std::vector<LinkProtocol> protocols = protocols_of(link);
-  if (link["crosses_nodes"] != 0 && dim.nodes > 1 && dim.per_node > 1) {
+  if (link.kind != "rate" && link["crosses_nodes"] != 0 && dim.nodes > 1 && dim.per_node > 1) {
     const double steps = dim.dim.size - 1, across = dim.nodes - 1;
-    const double within = is_rate(own) ? 0 : link_figures(own)["step_us"] * 1e3;
+    const double within = own["step_us"] * 1e3;
     for (LinkProtocol& one : protocols) {
-      one.rate = std::max(one.rate, std::min(one.rate * dim.per_node, rate_of(own)));
+      one.rate = std::max(one.rate, std::min(one.rate * dim.per_node, own["gbps"] * 1e9));
       one.step_ns =
           (across * one.step_ns + (steps - across) * std::min(within, one.step_ns)) / steps;
     }
@@ -85,16 +99,56 @@ LinkModel model_of(const Figures& link, const DimLink& dim, const std::string& o
   return {link.name, std::move(protocols)};
 }
 
-// Counts nodes and ranks per node for the ranks along the dimension that include rank 0.
-void place(DimLink& dim, int stride, int gpus_per_node) {
-  std::int64_t last = -1;
-  dim.per_node = dim.nodes = 0;
-  for (std::int64_t i = 0; i < dim.dim.size; ++i) {
-    const std::int64_t node = i * stride / gpus_per_node;
-    if (node == 0) ++dim.per_node;
-    if (node != last) ++dim.nodes;
-    last = node;
+// Counts the nodes and ranks per node of the group whose first rank has this place in its node.
+void place_group(DimLink& dim, std::int64_t first, std::int64_t stride, int gpus_per_node) {
+  int nodes = 0, here = 0;
+  for (std::int64_t i = 0, last = -1; i < dim.dim.size; ++i) {
+    const std::int64_t node = (first + i * stride) / gpus_per_node;
+    if (node != last) {
+      if (here > 0) dim.per_node = std::min(dim.per_node, here);
+      ++nodes, here = 0;
+    }
+    ++here, last = node;
   }
+  dim.per_node = std::min(dim.per_node, here);
+  dim.nodes = std::max(dim.nodes, nodes);
+}
+
+// Groups whose first ranks have the same place in their nodes lie alike: at most one group per
+// place is counted, and no rank of the mesh twice.
+DimLink placed(const MeshDim& of, std::int64_t stride, int ranks, int gpus_per_node) {
+  DimLink dim;
+  dim.dim = of;
+  dim.per_node = of.size;
+  std::vector<bool> seen(static_cast<std::size_t>(std::min(ranks, gpus_per_node)));
+  for (std::int64_t block = 0; block < ranks; block += stride * of.size)
+    for (std::int64_t first = block; first < block + stride; ++first) {
+      const std::int64_t place = first % gpus_per_node;
+      if (seen[static_cast<std::size_t>(place)]) continue;
+      seen[static_cast<std::size_t>(place)] = true;
+      place_group(dim, place, stride, gpus_per_node);
+    }
+  return dim;
+}
+
+std::vector<DimLink> placed(const std::vector<MeshDim>& mesh, int gpus_per_node) {
+  std::vector<DimLink> dims;
+  const int ranks = ranks_of(mesh);
+  std::int64_t stride = ranks;
+  for (const MeshDim& each : mesh) {
+    stride /= each.size;
+    dims.push_back(placed(each, stride, ranks, gpus_per_node));
+  }
+  return dims;
+}
+
+Figures link_for(const DimLink& dim, const GivenLinks& given) {
+  if (const auto found = given.of.find(dim.dim.name); found != given.of.end()) return found->second;
+  return given.own.kind == "rate" || dim.nodes == 1 ? given.own : link_figures("ndr");
+}
+
+bool joins(const Figures& link, const DimLink& dim) {
+  return dim.nodes == 1 || link["crosses_nodes"] != 0;
 }
 
 }  // namespace
@@ -138,34 +192,37 @@ std::string to_string(const std::vector<MeshDim>& mesh) {
   return text;
 }
 
-MeshLinks links_of(const std::vector<MeshDim>& mesh, const std::string& text,
-                   const std::string& gpu, int gpus_per_node) {
-  const std::string own = own_link(gpu);
-  const auto texts = text.empty() ? std::map<std::string, std::string>() : texts_of(mesh, text);
+GivenLinks given_links(const std::vector<MeshDim>& mesh, const std::string& text,
+                       const std::string& gpu) {
+  GivenLinks given;
+  given.own = read_link(own_link(gpu));
+  if (text.empty()) return given;
+  for (const auto& [dim, link] : texts_of(mesh, text)) {
+    const Figures* known = same_link(given, link);
+    given.of[dim] = known != nullptr ? *known : read_link(link);
+  }
+  return given;
+}
+
+MeshLinks links_of(const std::vector<MeshDim>& mesh, const GivenLinks& given, int gpus_per_node) {
   MeshLinks links;
-  int stride = ranks_of(mesh);
-  for (const MeshDim& each : mesh) {
-    DimLink dim;
-    dim.dim = each;
-    stride /= each.size;
-    place(dim, stride, gpus_per_node);
-    const std::string link = !text.empty()                    ? texts.at(each.name)
-                             : is_rate(own) || dim.nodes == 1 ? own
-                                                              : "ndr";
-    if (is_rate(link)) {
-      dim.model = given_link(link);
-    } else {
-      const Figures figures = link_figures(link);
-      CS_REQUIRE(dim.nodes == 1 || figures["crosses_nodes"] != 0, "--link ", each.name, "=", link,
-                 ": ", each.name, "=", each.size, " spans ", dim.nodes, " nodes of ", gpus_per_node,
-                 " GPUs, and ", link, " joins those of one");
-      dim.model = model_of(figures, dim, own);
-      if (std::ranges::none_of(links.figures, [&](const auto& f) { return f.name == link; }))
-        links.figures.push_back(figures);
-    }
+  for (DimLink& dim : placed(mesh, gpus_per_node)) {
+    const Figures link = link_for(dim, given);
+    CS_REQUIRE(joins(link, dim), "--link ", dim.dim.name, "=", link.name, ": ", dim.dim.name, "=",
+               dim.dim.size, " spans ", dim.nodes, " nodes of ", gpus_per_node, " GPUs, and ",
+               link.name, " joins those of one");
+    dim.model = model_of(link, dim, given.own);
+    if (link.kind != "rate" &&
+        std::ranges::none_of(links.figures, [&](const auto& f) { return f.name == link.name; }))
+      links.figures.push_back(link);
     links.dims.push_back(std::move(dim));
   }
   return links;
+}
+
+bool links_join(const std::vector<MeshDim>& mesh, const GivenLinks& given, int gpus_per_node) {
+  return std::ranges::all_of(placed(mesh, gpus_per_node),
+                             [&](const DimLink& dim) { return joins(link_for(dim, given), dim); });
 }
 
 const LinkModel& link_named(const MeshLinks& links, const std::string& name) {

@@ -18,13 +18,12 @@ std::string heading(const SimulateOptions& o, const Question& q, const Forecast&
 
 void print_links(std::ostream& out, const Question& q) {
   for (const DimLink& dim : q.run.links.dims)
-    out << fmt::format("  {:<4} {} over {}, {:.1f} GB/s; {} to a node\n", dim.dim.name,
-                       dim.dim.size, dim.model.name, dim.model.best_rate() * 1e-9, dim.per_node);
+    out << fmt::format("  {:<4} {} over {}, {:.1f} GB/s; {}{} to a node\n", dim.dim.name,
+                       dim.dim.size, dim.model.name, dim.model.best_rate() * 1e-9, dim.per_node,
+                       dim.per_node * dim.nodes < dim.dim.size ? " or more" : "");
 }
 
 void print_times(std::ostream& out, const Question& q, const Forecast& f) {
-  std::int64_t in_flight = 0;
-  for (const auto& [name, times] : f.collectives) in_flight += times.in_flight;
   out << fmt::format("\nstep          {:10.2f} ms  {:.0f} tokens/s, {:.1f} % of the GEMM rate\n",
                      in_ms(f.step), tokens_per_second(q, f), 100 * utilisation(q, f));
   out << fmt::format("  forward     {:10.2f}     with the loss\n", in_ms(f.forward));
@@ -33,7 +32,7 @@ void print_times(std::ostream& out, const Question& q, const Forecast& f) {
                      in_ms(f.optimizer));
   out << fmt::format("compute       {:10.2f}\n", in_ms(f.compute));
   out << fmt::format("exposed       {:10.2f}     of {:.2f} of communication in flight\n",
-                     in_ms(f.exposed), in_ms(in_flight));
+                     in_ms(f.exposed), in_ms(f.in_flight));
 }
 
 void print_memory(std::ostream& out, const SimulateOptions& o, const MemoryForecast& m) {
@@ -147,6 +146,7 @@ Json forecast_json(const SimulateOptions& options, const Question& q, const Fore
   json["optimizer_ms"] = in_ms(f.optimizer);
   json["compute_ms"] = in_ms(f.compute);
   json["exposed_ms"] = in_ms(f.exposed);
+  json["in_flight_ms"] = in_ms(f.in_flight);
   json["tokens_per_s"] = tokens_per_second(q, f);
   json["product_rate_used"] = utilisation(q, f);
   const MemoryForecast& m = f.memory;

@@ -16,20 +16,41 @@
 namespace coshard::tools {
 namespace {
 
-// Files of one name may hold different models.
-std::string model_text(const std::string& name, const nn::LlamaConfig& of) {
-  return fmt::format("{} (layers={},dim={},heads={},kv_heads={},ffn={},vocab={})", name,
-                     of.num_hidden_layers, of.hidden_size, of.num_attention_heads,
-                     of.num_key_value_heads, of.intermediate_size, of.vocab_size);
+// Figures in place of names: two files may have one name, and one file several.
+std::string model_text(const nn::LlamaConfig& of) {
+  return fmt::format(
+      "layers={},dim={},heads={},kv_heads={},head_dim={},ffn={},vocab={},attention_bias={},"
+      "mlp_bias={},tied={}",
+      of.num_hidden_layers, of.hidden_size, of.num_attention_heads, of.num_key_value_heads,
+      of.head_dim, of.intermediate_size, of.vocab_size, of.attention_bias, of.mlp_bias,
+      of.tie_word_embeddings);
+}
+
+std::string gpu_text(const Figures& gpu) {
+  std::string text;
+  for (const Figure& one : gpu.all)
+    text += fmt::format("{}{}={}", text.empty() ? "" : ",", one.key, one.value);
+  return text;
+}
+
+// "8.4us+3x14us,45GB/s": the latency and the rate of an all_gather, or those of small messages.
+std::string link_text(const DimLink& dim) {
+  std::string text;
+  for (const LinkProtocol& one : dim.model.protocols) {
+    text += fmt::format("{}{:.6g}us", text.empty() ? "" : " or ", one.base_ns / 1e3);
+    if (one.step_ns > 0) text += fmt::format("+{}x{:.6g}us", dim.dim.size - 1, one.step_ns / 1e3);
+    text += fmt::format(",{:.6g}GB/s", one.rate / 1e9);
+  }
+  return dim.dim.name + ' ' + text;
 }
 
 TraceAbout about(const SimulateOptions& options, const Question& question) {
   const LlamaRun& run = question.run;
-  TraceAbout about{{"model", model_text(options.model, run.config)},
+  TraceAbout about{{"model", model_text(run.config)},
                    {"mesh", to_string(run.mesh)},
                    {"plan", options.plan},
                    {"recompute", options.recompute},
-                   {"gpu", question.gpu.name},
+                   {"gpu", gpu_text(question.gpu)},
                    {"weave", std::to_string(run.weave)},
                    {"batch", std::to_string(run.batch)},
                    {"seq", std::to_string(run.seq)}};
@@ -37,7 +58,7 @@ TraceAbout about(const SimulateOptions& options, const Question& question) {
   about["simulated"] =
       str_cat(ranks_of(run.mesh), " ranks (", to_string(run.mesh), " of ", question.gpu.name, ')');
   for (const DimLink& dim : run.links.dims)
-    about["link"] += str_cat(about["link"].empty() ? "" : ",", dim.dim.name, '=', dim.model.name);
+    about["link"] += (about["link"].empty() ? "" : "; ") + link_text(dim);
   return about;
 }
 
@@ -61,19 +82,28 @@ void write_trace(const SimulateOptions& options, const Question& question,
 
 }  // namespace
 
+Inputs read_inputs(const SimulateOptions& options, const std::vector<MeshDim>& mesh) {
+  return {llama_config(options.model), gpu_figures(options.gpu),
+          given_links(mesh, options.link, options.gpu)};
+}
+
 Question question_of(const SimulateOptions& options) {
   CS_REQUIRE(!options.mesh.empty(), "simulate needs --mesh, such as dp=32,tp=8",
              options.gpus > 0 ? "; --gpus is for --search" : "");
+  return question_of(options, read_inputs(options, parse_mesh_dims(options.mesh)));
+}
+
+Question question_of(const SimulateOptions& options, const Inputs& inputs) {
   Question question;
-  question.gpu = gpu_figures(options.gpu);
+  question.gpu = inputs.gpu;
   question.processor = processor_of(question.gpu);
   LlamaRun& run = question.run;
-  run.config = llama_config(options.model);
+  run.config = inputs.config;
   run.mesh = parse_mesh_dims(options.mesh);
   CS_REQUIRE(options.gpus == 0 || options.search || options.gpus == ranks_of(run.mesh), "--gpus ",
              options.gpus, " contradicts --mesh ", options.mesh, ", which has ",
              ranks_of(run.mesh));
-  run.links = links_of(run.mesh, options.link, options.gpu, options.gpus_per_node);
+  run.links = links_of(run.mesh, inputs.links, options.gpus_per_node);
   run.batch = options.batch;
   if (run.batch == 0) run.batch = size_of_dim(run.mesh, "dp");
   run.seq = options.seq;

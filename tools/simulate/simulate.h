@@ -26,6 +26,14 @@ struct SimulateOptions {
 
 inline std::vector<std::string> recompute_policies() { return {"none", "layers"}; }
 
+// What the options name: presets, and files, each read once.
+struct Inputs {
+  nn::LlamaConfig config;
+  Figures gpu;
+  GivenLinks links;
+};
+Inputs read_inputs(const SimulateOptions& options, const std::vector<MeshDim>& mesh);
+
 // What is simulated, and its figures.
 struct Question {
   LlamaRun run;
@@ -33,6 +41,8 @@ struct Question {
   ProcessorModel processor;
 };
 Question question_of(const SimulateOptions& options);
+// For one of several meshes.
+Question question_of(const SimulateOptions& options, const Inputs& inputs);
 
 // Prints a forecast, or the ten best of a search. Error{BadInput}: one line that names the value;
 // a trace that would overwrite an input.

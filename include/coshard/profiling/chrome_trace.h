@@ -95,8 +95,9 @@ class ChromeTrace : public Observer {
 };
 
 // What was traced, by name: {{"plan", "tp"}, {"batch", "4"}}. `coshard trace report` refuses a
-// baseline that differs in any of these, except "overlap", which must be "off", and "weave", which must be "1". "link" is the link
-// that the report names.
+// baseline that differs in any of these, except "overlap", which must be "off", "weave", which must
+// be "1", and "simulated", which both have or neither, in any words. "link" is the link that the
+// report names; with another there is no E.
 using TraceAbout = std::map<std::string, std::string>;
 
 // One JSON object; trace i is rank first_rank + i. Times start at 0 with the earliest span. Spans

@@ -167,6 +167,8 @@ TEST(OverlapReport, ABaselineOfAnotherRunIsRefusedAndBothAreNamed) {
   trace.about.erase("weave"), other.about = {{"simulated", "8 ranks"}};
   EXPECT_EQ(why_not(trace, other), "the baseline is a simulation, the trace is not");
   EXPECT_EQ(why_not(other, trace), "the baseline is not a simulation, the trace is");
+  trace.about = {{"simulated", "8 ranks (tp=8 of g.json)"}};  // the same GPU by another name
+  EXPECT_EQ(why_not(trace, other), "");
 }
 
 TEST(OverlapReport, ABaselineOfAnotherModelIsRefusedUnlessEventsWereDropped) {

@@ -1,6 +1,7 @@
 #include "profiling/overlap/trace_file.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -94,6 +95,28 @@ TEST_F(TraceFile, WhatIsNoTraceOfCoshardIsRefusedInOneLine) {
   std::filesystem::remove(file_);
   std::filesystem::create_directory(file_);
   EXPECT_EQ(why_not(), "Is a directory");
+}
+
+TEST_F(TraceFile, OfAPipeIsReadAndRefusedAsAFileIs) {
+  const auto piped = [](const std::string& text) -> std::string {
+    int ends[2];
+    EXPECT_EQ(::pipe(ends), 0);
+    EXPECT_EQ(::write(ends[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
+    ::close(ends[1]);
+    const std::string name = str_cat("/dev/fd/", ends[0]);
+    std::string said;
+    try {
+      said = str_cat(read_trace(name).size(), " ranks");
+    } catch (const Error& error) {
+      said = std::string(error.what()).substr(name.size() + 2);
+    }
+    ::close(ends[0]);
+    return said;
+  };
+  EXPECT_EQ(piped(written()), "2 ranks");
+  EXPECT_EQ(piped(""), "is empty");
+  EXPECT_EQ(piped("hello"), "is not JSON: byte 1 is not what must follow there");
+  EXPECT_EQ(piped("[1, 2"), "is cut off: its JSON goes on where the file ends, after 5 bytes");
 }
 
 TEST(TraceSpan, IsFromTheFirstEventOfAllRanksToTheEndOfTheLast) {

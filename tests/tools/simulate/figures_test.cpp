@@ -61,6 +61,13 @@ TEST(Figures, ThatAreUnknownOrIncompleteAreNamed) {
   EXPECT_EQ(
       refusal([&] { link_figures(lacks.name); }),
       "--link " + lacks.name + ": lacks step_us, crosses_nodes, small_base_us, small_step_us");
+  for (const char* key : {"small_base_us", "small_step_us"}) {
+    const File half(str_cat(R"({"gbps": 1, "base_us": 2, "step_us": 3, "crosses_nodes": 0, ")", key,
+                            R"(": 1})"));
+    EXPECT_NE(refusal([&] { link_figures(half.name); }).find(": lacks small_gbps, small_"),
+              std::string::npos)
+        << key;
+  }
   const File text("not JSON"), negative(R"({"gbps": -1})");
   EXPECT_NE(refusal([&] { link_figures(text.name); }).find("is not a JSON object"),
             std::string::npos);

@@ -20,7 +20,7 @@ LlamaRun run_of(const Case& c, int layers, Overlap overlap) {
   run.config = llama_config(c.model);
   run.config.num_hidden_layers = layers;
   run.mesh = {{"tp", c.tp}};
-  run.links = links_of(run.mesh, "365GB/s", "ideal", 8);
+  run.links = links_of(run.mesh, given_links(run.mesh, "365GB/s", "ideal"), 8);
   run.seq = c.tokens;
   run.overlap = overlap;
   return run;
@@ -171,7 +171,7 @@ TEST(Forecast, DataParallelGradientsTakeTheirTimeOnTheLink) {
   for (const Overlap overlap : {Overlap::Off, Overlap::Auto}) {  // in one bucket, and in many
     LlamaRun run = run_of(kLarge, 2, overlap);
     run.mesh = {{"dp", 32}, {"tp", 8}};
-    run.links = links_of(run.mesh, "tp=365GB/s,dp=45GB/s", "ideal", 8);
+    run.links = links_of(run.mesh, given_links(run.mesh, "tp=365GB/s,dp=45GB/s", "ideal"), 8);
     run.batch = 32;
     const Forecast f = ideal(run);
     const auto found = f.collectives.find({"dp", "all_reduce gradients"});
@@ -185,7 +185,7 @@ TEST(Forecast, DataParallelGradientsTakeTheirTimeOnTheLink) {
 TEST(Forecast, AMillionRanksCostHardlyMoreThanOne) {
   LlamaRun run = run_of({"llama-8b", 256, 1}, 2, Overlap::Auto);
   run.mesh = {{"dp", 1'000'000}};
-  run.links = links_of(run.mesh, "", "h100", 8);
+  run.links = links_of(run.mesh, given_links(run.mesh, "", "h100"), 8);
   run.batch = 1'000'000;
   const Forecast f = forecast_of(run, processor_of(gpu_figures("h100")));
   EXPECT_GT(f.step, f.compute);

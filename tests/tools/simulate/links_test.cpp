@@ -2,14 +2,20 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <map>
+
 #include <coshard/runtime/error.h>
+#include "tests/support/json.h"
 
 namespace coshard::tools {
 namespace {
 
 MeshLinks links(const std::string& mesh, const std::string& text, int gpus_per_node = 8,
                 const std::string& gpu = "h100") {
-  return links_of(parse_mesh_dims(mesh), text, gpu, gpus_per_node);
+  const std::vector<MeshDim> dims = parse_mesh_dims(mesh);
+  return links_of(dims, given_links(dims, text, gpu), gpus_per_node);
 }
 
 void expect_refused(const std::string& mesh, const std::string& text, const std::string& named) {
@@ -38,6 +44,55 @@ TEST(Links, OfSeveralGpusOfANodeUseTheirNicsTogether) {
   EXPECT_EQ(links("dp=16,tp=4", "").dims[0].model.best_rate(), 90e9);
   EXPECT_EQ(links("dp=32", "").dims[0].model.best_rate(), 8 * 45e9);
   EXPECT_EQ(links("dp=72", "ndr", 36, "b200").dims[0].model.best_rate(), 731e9);  // nvlink5's
+}
+
+// Ranks 6 to 11 lie on two nodes of 8, though ranks 0 to 5 lie on one.
+TEST(Links, AreThoseOfTheSlowestGroup) {
+  const MeshLinks straddling = links("dp=4,tp=6", "");
+  EXPECT_EQ(straddling.dims[1].model.name, "ndr");
+  EXPECT_EQ(straddling.dims[1].nodes, 2);
+  EXPECT_EQ(straddling.dims[1].per_node, 2);
+  EXPECT_EQ(straddling.dims[1].model.best_rate(), 2 * 45e9);
+  const MeshLinks uneven = links("dp=8,tp=3", "", 4);  // ranks 0, 3 on node 0, rank 6 on node 1
+  EXPECT_EQ(uneven.dims[0].per_node, 1);
+  EXPECT_EQ(uneven.dims[0].model.best_rate(), 45e9);
+  expect_refused("dp=4,tp=6", "tp=nvlink4,dp=ndr", "tp=6 spans 2 nodes of 8 GPUs");
+}
+
+TEST(Links, LieAsTheNodesOfAllGroupsSay) {
+  for (const int tp : {1, 2, 3, 5, 6, 8})
+    for (const int dp : {1, 2, 7, 8, 12})
+      for (const int gpus_per_node : {1, 3, 4, 8, 9, 1000}) {
+        const MeshLinks found = links(str_cat("dp=", dp, ",tp=", tp), "", gpus_per_node);
+        for (const bool is_tp : {false, true}) {
+          int most_nodes = 0, fewest = is_tp ? tp : dp;
+          for (int group = 0; group < (is_tp ? dp : tp); ++group) {
+            std::map<int, int> on_node;
+            for (int i = 0; i < (is_tp ? tp : dp); ++i)
+              ++on_node[(is_tp ? group * tp + i : i * tp + group) / gpus_per_node];
+            most_nodes = std::max(most_nodes, static_cast<int>(on_node.size()));
+            for (const auto& [node, ranks] : on_node) fewest = std::min(fewest, ranks);
+          }
+          const DimLink& dim = found.dims[is_tp ? 1 : 0];
+          EXPECT_EQ(dim.nodes, most_nodes) << dp << ' ' << tp << ' ' << gpus_per_node;
+          EXPECT_EQ(dim.per_node, fewest) << dp << ' ' << tp << ' ' << gpus_per_node;
+        }
+      }
+}
+
+// Dimensions share a link if its name is the same.
+TEST(Links, AreToldApartByTheirFiguresNotByTheirSpelling) {
+  const auto name = [](const std::string& text, std::size_t dim) {
+    return links("dp=2,tp=2", text).dims[dim].model.name;
+  };
+  EXPECT_EQ(name("dp=10GB/s,tp=10000MB/s", 1), "10GB/s");
+  EXPECT_EQ(name("dp=20us,10GB/s,tp=0.02ms,10GB/s", 1), "20us,10GB/s");
+  EXPECT_NE(name("dp=10GB/s,tp=11GB/s", 1), "10GB/s");
+  const std::string file = coshard::testing::temporary_path("link.json");
+  std::ofstream(file) << R"({"gbps": 1, "base_us": 2, "step_us": 3, "crosses_nodes": 1})";
+  const std::string other = "/." + file;
+  EXPECT_EQ(name("dp=" + file + ",tp=" + other, 0), name("dp=" + file + ",tp=" + other, 1));
+  std::filesystem::remove(file);
 }
 
 TEST(Links, MayBeGivenOnceOrForEachDimension) {

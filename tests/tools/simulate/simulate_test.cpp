@@ -112,7 +112,8 @@ TEST_F(Simulate, WritesATraceInVirtualTimeThatTheReportReads) {
   EXPECT_TRUE(out.str().starts_with(
       options_.trace +
       ": a simulation of 16 ranks (dp=4,tp=4 of h100), of which rank 0 stands for "
-      "all; links: dp=ndr,tp=nvlink4\n"))
+      "all; links: dp 8.4us+3x14us,45GB/s or 6.6us+3x2.7us,22.5GB/s; tp "
+      "8.4us+3x3.4us,365.6GB/s or 6.6us+3x0.6us,141GB/s\n"))
       << out.str();
   std::filesystem::remove(options_.trace);
   ASSERT_EQ(report.ranks.size(), 1U);
@@ -121,6 +122,46 @@ TEST_F(Simulate, WritesATraceInVirtualTimeThatTheReportReads) {
   EXPECT_EQ(all.exposed_ns, forecast.exposed);
   EXPECT_EQ(all.total_ns, forecast.step);
   EXPECT_GT(report.ranks[0].modules.at("model.layers.1.mlp").compute_ns, 0);
+}
+
+// Links, GPUs and models count by their figures, however they are named.
+TEST_F(Simulate, ABaselineIsOfTheSameLinkGpuAndModel) {
+  const std::string gpu = temporary_path("gpu.json"), base = temporary_path("base.json"),
+                    trace = temporary_path("trace.json");
+  const auto write_gpu = [&gpu](const char* tflops) {
+    std::ofstream(gpu) << R"({"memory_gb": 80, "memory_gbps": 3015, "product_tflops": )" << tflops
+                       << R"(, "wide_product_tflops": 53.6, "attention_tflops": 476.7,
+                            "multiprocessors": 132, "kernel_us": 2})";
+  };
+  write_gpu("794.5");
+  options_.overlap = "off", options_.gpu = gpu, options_.link = "20us,10GB/s";
+  options_.trace = base;
+  said();
+  options_.trace = trace;
+  const auto compared = [&] {
+    said();
+    std::ostringstream out;
+    trace_report({trace, base, "", false}, out);
+    return out.str();
+  };
+  options_.link = "0.02ms,10000MB/s", options_.model = "/." + model_, options_.gpu = "/." + gpu;
+  EXPECT_EQ(compared().find("is not known"), std::string::npos) << compared();
+  options_.link = "20us,11GB/s";
+  EXPECT_NE(compared().find("E is not known: the baseline is on a link of dp 20us,10GB/s; tp "
+                            "20us,10GB/s, the trace on a link of dp 20us,11GB/s"),
+            std::string::npos)
+      << compared();
+  options_.link = "", options_.gpus_per_node = 2;
+  EXPECT_NE(compared().find("E is not known"), std::string::npos) << compared();
+  write_gpu("79.45");
+  try {
+    compared();
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("product_tflops=79.45,"), std::string::npos)
+        << error.what();
+  }
+  for (const std::string& file : {gpu, base, trace}) std::filesystem::remove(file);
 }
 
 // The parts of a woven batch hide each other's collectives: pieces would only cost.
