@@ -43,8 +43,8 @@ std::string CollectiveInfo::late_text(std::string_view on, std::int64_t waited_n
 }
 
 std::string CollectiveInfo::lost_text(std::string_view on, int lost, std::uint64_t issued) const {
-  const std::string after =
-      issued > 0 ? str_cat(" after #", issued - 1) : std::string(", having issued no collective");
+  const std::string after = issued > 0 ? str_cat(" after #", issued - 1)
+                                       : str_cat(", having issued no collective on ", on);
   return str_cat("rank ", lost, " left the program", after, "; ", text(on), " still waits for it");
 }
 
@@ -52,10 +52,10 @@ PeerFailure CollectiveInfo::poisoned(std::string_view on, std::string_view cause
   return PeerFailure(str_cat(text(on), " on rank ", world_rank, " failed: ", cause));
 }
 
-std::string LastIssued::text() const {
-  if (count == 0) return "has issued no collective yet";
+std::string LastIssued::text(std::string_view on) const {
+  if (count == 0) return str_cat("has issued no collective on ", on, " yet");
   const std::int64_t now = RankContext::current().parker().now();
-  return str_cat("last issued #", count - 1, " ", to_string(kind), " ",
+  return str_cat("last issued #", count - 1, " ", to_string(kind), " on ", on, " ",
                  seconds_text(std::max<std::int64_t>(0, now - at_ns)), " ago");
 }
 

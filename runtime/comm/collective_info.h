@@ -42,7 +42,8 @@ struct LastIssued {
   CollectiveKind kind{};    // of the last one
   std::int64_t at_ns = 0;   // when, by the ranks' clock
 
-  std::string text() const;  // "last issued #39 all_reduce 1.7 s ago", "issued no collective yet"
+  // "last issued #39 all_reduce on tp[4] 1.7 s ago", "has issued no collective on tp[4] yet"
+  std::string text(std::string_view on) const;
 };
 
 // "all_reduce sum f32 [4] (S(0)->R) in branch 0.1 at train.cpp:88"

@@ -67,11 +67,11 @@ class InitWatch {
 // wait for this process.
 constexpr std::string_view kEnding = "ending ", kGivenUp = "given up ";
 int exit_status = 0;
-std::atomic<bool> others_failed{false};
+std::atomic<int> failed_process{-1};  // another, after this one had ended with exit code 0
 
 // For launchers that report any one process's status as that of the job.
 void exit_as_the_others(int status, void*) {
-  if (status != 0 || !others_failed) return;
+  if (status != 0 || failed_process < 0) return;
   std::cout.flush();
   std::fflush(nullptr);
   std::_Exit(1);
@@ -116,6 +116,8 @@ bool drive_until(MpiEngine& engine, milliseconds deadline, const So& so) {
   }
   return true;
 }
+
+std::string runs_text(std::uint64_t runs) { return str_cat(runs, runs == 1 ? " run" : " runs"); }
 
 std::string seconds(milliseconds time) {
   return str_cat(static_cast<double>(time.count()) / 1000, " s");
@@ -263,8 +265,8 @@ std::optional<std::string> Job::ended_before(int process, std::uint64_t run) con
   if (found == ended_.end() || !found->second.runs || *found->second.runs >= run)
     return std::nullopt;
   const std::uint64_t runs = *found->second.runs;
-  return str_cat("has ended with exit code ", found->second.status, " after ", runs,
-                 runs == 1 ? " run" : " runs", ", during run ", run, " of the others");
+  return str_cat("has ended with exit code ", found->second.status, " after ", runs_text(runs),
+                 ", during run ", run, " of the others");
 }
 
 // Returns when all processes end as well; exits with an error that names one that dies instead.
@@ -277,9 +279,10 @@ void Job::await_others() {
                      [this](int process, std::chrono::milliseconds since) {
                        warn_of_silence(text(process), since);
                      },
-                     [this](int from, const std::string& text) {
-                       const bool gave_up = heard_end(from, text) && text.starts_with(kGivenUp);
-                       if (gave_up && text != str_cat(kGivenUp, 0)) others_failed = true;
+                     [this](int process, const std::string& text) {
+                       if (text.starts_with(kGivenUp) && text != str_cat(kGivenUp, 0))
+                         failed_process = process;
+                       heard_end(process, text);
                      }});
   liveness_->say(str_cat(kEnding, exit_status, ' ', ended_runs_.load()));
   const auto all_have = [this] {
@@ -288,6 +291,11 @@ void Job::await_others() {
   };
   while (!engine_->given_up() && !all_have())
     if (!engine_->drive()) std::this_thread::sleep_for(std::chrono::microseconds(200));
+  if (exit_status != 0 || failed_process < 0) return;
+  std::cerr << str_cat("error: process ", engine_->process(), " ended with exit code 0 after ",
+                       runs_text(ended_runs_), ", and process ", failed_process.load(),
+                       " failed without it: exiting with code 1 instead\n")
+            << std::flush;
 }
 
 Job::~Job() {
@@ -309,7 +317,7 @@ Job::~Job() {
     const FinalizeWatch watch;
     const bool stopped = engine_->stop();
     // After another exit code, leave it to the launcher to end the others.
-    if (!stopped && exit_status == 0 && !others_failed && liveness_->lost().empty())
+    if (!stopped && exit_status == 0 && failed_process < 0 && liveness_->lost().empty())
       engine_->leave();
   }
   store_.reset();

@@ -49,7 +49,7 @@ class Roster {
   virtual bool over() { return true; }
   // Whether `rank`, here or elsewhere, may still issue collectives, as far as this process knows.
   virtual bool alive(int rank) const = 0;
-  // "last issued #39 all_reduce 1.7 s ago", for a rank here or elsewhere; for error messages.
+  // "last issued #39 all_reduce on tp[4] 1.7 s ago", for a rank here or elsewhere; for error messages.
   virtual std::string last_seen(int rank) const = 0;
   // How many ranks with lower numbers run on the host of `rank`, one of here(); selects its GPU.
   virtual int place_on_host(int rank) const { return rank; }

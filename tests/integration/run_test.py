@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import unittest
 
 from run_job import COSHARD, MPI, MOST, NOISE, PYTHON, QUICKSTART, RANK, RUN_PROGRAM, TRAIN, Job, Jobs, main, marked
 
@@ -88,6 +89,15 @@ class Run(Jobs):
         self.check(job, 0)
         self.assertEqual(sorted(job.out.splitlines()), ["[0] one", "[0] two", "[1] nothing"])
 
+    @unittest.skipIf(MPI != "mpich", "only hydra gives up")
+    def test_a_launcher_that_gives_up_on_unread_stdin_says_so(self):
+        for _ in range(8):  # or it dies of SIGPIPE, which says nothing
+            job = Job("-n", "2", "sleep", "2", stdin=b"x" * 300_000).end()
+            self.assertNotEqual(job.code, 0)
+            if "can't keep up" in job.err:
+                break
+        self.assertRegex(job.err.splitlines()[-1], "mpirun.mpich exited with code 255: process 0 did not read stdin fast enough for it$")
+
     # A rank fails
 
     def fails(self, mode, code, last):
@@ -103,6 +113,14 @@ class Run(Jobs):
         job = self.job("-n", "3", RUN_PROGRAM, "exit", "1", "--ranks", "3")
         self.check(job, 3)
         self.assertRegex(job.err.splitlines()[-1], r"^error: rank 1 exited with code 3: dying at [\d.]+$")
+        self.check_time(job)
+
+    def test_a_rank_that_calls_exit_with_0_says_why_its_code_is_1(self):
+        why = r"process 1 ended with exit code 0 after 0 runs, and process [02] failed without it: exiting with code 1 instead"
+        job = self.job("-n", "3", RUN_PROGRAM, "quit0", "1", "--ranks", "3")
+        self.check(job, 1)
+        self.assertRegex(job.err, rf"(?m)^\[1\] error: {why}$")
+        self.assertRegex(job.err.splitlines()[-1], rf"^error: rank 1 exited with code 1: {why}$")
         self.check_time(job)
 
     def test_a_rank_that_is_killed(self):
@@ -176,6 +194,34 @@ class Run(Jobs):
                                  ("os.kill(os.getpid(), signal.SIGSEGV)", 139, "was killed by SIGSEGV")):
             job = self.after_rank_1("sys.exit('error: rank 2, process 2 (pid 7 on node) has died: its connection failed')", later)
             self.check(job, code, f"error: rank 2 {end}")
+
+    BLAMES = RANK + ("\nif rank == 1: open({file!r}, 'w'); time.sleep(0.1)\nwhile not os.path.exists({file!r}): time.sleep(0.01)\n"
+                     "words, code = {own!r} if rank == 1 else {others!r}\nif words: print(words, file=sys.stderr, flush=True)\n"
+                     "os.abort() if code == 134 else sys.exit(code)")
+
+    def blames(self, own, others, code, others_code, end):
+        """All others write `others` and end, then rank 1 writes `own` and ends: it is the cause."""
+        with tempfile.TemporaryDirectory() as folder:
+            program = self.BLAMES.format(file=f"{folder}/there", own=(own, code), others=(others, others_code))
+            self.check(self.job("-n", "3", PYTHON, "-c", program), code, f"error: rank 1 {end}")
+
+    def test_a_rank_that_tells_of_another_after_words_of_its_program_is_not_the_cause(self):
+        for word in ("own", "coshard"):
+            for code, others in ((4, 4), (7, 3), (1, 1)):
+                self.blames(f"{word}: disk full", f"{word}: rank 1 ended with: disk full", code, others,
+                            f"exited with code {code}: {word}: disk full")
+
+    def test_a_rank_that_tells_of_another_in_an_uncaught_exception_is_not_the_cause(self):
+        self.blames("  what():  disk full", "  what():  rank 1 ended with: disk full\nof a handler", 134, 134, "was killed by SIGABRT")
+
+    def test_words_that_blame_a_rank_which_has_not_failed_are_of_the_rank_that_wrote_them(self):
+        for words in ("error: rank 1: rank 0 ended with: nothing", "own: rank 0 ended with: nothing"):
+            told = f"exited with code 1: {words.removeprefix('error: ')}"
+            self.blames(words, "", 1, 1, told)
+            self.blames(words, "own: rank 1 ended with: rank 0 ended with: nothing", 1, 3, told)
+
+    def test_a_process_of_several_ranks_that_tells_of_another_is_not_the_cause(self):
+        self.blames("own: disk full", "own: rank 2 ended with: disk full", 4, 3, "exited with code 4: own: disk full")
 
     def test_what_a_rank_has_started_ends_with_it(self):
         job = self.job("-n", "2", "sh", "-c", "sleep 600 & echo started")

@@ -1,28 +1,29 @@
 #include "tools/run/last_words.h"
 
+#include <cstdlib>
 #include <regex>
-#include <string>
 
 namespace coshard::job {
-namespace {
 
-bool matches(std::string_view text, const char* pattern) {
-  return std::regex_search(text.begin(), text.end(), std::regex(pattern));
-}
-
-}  // namespace
-
-// A program that catches an operation's error may prefix the operation: "... failed: ".
-bool is_of_another(std::string_view words) {
-  return matches(words,
-                 "^(error: )?(rank [0-9]+(, [^:]*)?: )?(.* failed: )?"
-                 "(rank [0-9]+ ended with: |"
-                 "(ranks? [0-9]+( to [0-9]+)?, )?process [0-9]+ \\(pid [0-9]+ on [^)]*\\) has "
-                 "(died: |ended with exit code ))");
+// The library's words may follow a prefix of the program, "train: ", or of std::terminate,
+// "  what():  ", and the operation that failed: "... failed: ". Each as short as possible.
+std::optional<Blame> blame_of(std::string_view words) {
+  static const std::regex pattern(
+      "^([^:]{1,64}: +)??"
+      "(rank [0-9]+(, [^:]*)?: )??"
+      "(.*? failed: )??"
+      "(rank ([0-9]+) ended with: (.*)|"
+      "(ranks? [0-9]+( to [0-9]+)?, |^error: )process ([0-9]+) \\(pid [0-9]+ on [^)]*\\) has "
+      "(died: |ended with exit code ).*)");
+  std::match_results<std::string_view::const_iterator> found;
+  if (!std::regex_search(words.begin(), words.end(), found, pattern)) return std::nullopt;
+  const bool process = found[10].matched;
+  return Blame{process, std::atoi(found[process ? 10 : 6].str().c_str()), found[5], found[7]};
 }
 
 bool is_of_a_rank(std::string_view error) {
-  return matches(error, "^error: rank [0-9]+[:,] ") && !is_of_another(error);
+  static const std::regex pattern("^error: rank [0-9]+(: |, (?!process [0-9]+ \\(pid ))");
+  return std::regex_search(error.begin(), error.end(), pattern);
 }
 
 }  // namespace coshard::job

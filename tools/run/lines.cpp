@@ -4,6 +4,8 @@ namespace coshard::job {
 namespace {
 
 constexpr std::size_t kLongestLine = 1 << 20, kLongestQuote = 500;
+// What std::terminate() prints of an exception. Handlers of SIGABRT, such as Open MPI's, print more.
+constexpr std::string_view kUncaught = "  what():  ";
 
 }  // namespace
 
@@ -34,7 +36,8 @@ void Lines::write(std::string_view lines) {
     if (line.starts_with("error: ")) {
       error_ = line.substr(0, kLongestQuote);
       error_at_ = std::chrono::steady_clock::now();
-    } else if (line.find_first_not_of(" \t\r") != line.npos && !line.starts_with("warning: ")) {
+    } else if (line.find_first_not_of(" \t\r") != line.npos && !line.starts_with("warning: ") &&
+               !last_.starts_with(kUncaught)) {
       last_ = line.substr(0, kLongestQuote);
     }
     const std::size_t size = newline == std::string_view::npos ? lines.size() : newline + 1;

@@ -1,6 +1,7 @@
 #pragma once
 // Assembles a rank's output into whole lines, each with the rank's prefix, so that lines of
-// different ranks do not mix.
+// different ranks do not mix. A line longer than 1 MiB is written in parts, as lines of their own if
+// there is a prefix.
 #include <chrono>
 #include <functional>
 #include <string>
@@ -14,7 +15,8 @@ class Lines {
   Lines(std::string prefix, Write out) : prefix_(std::move(prefix)), out_(std::move(out)) {}
   void add(std::string_view text);
   void end();  // writes a last line without a newline; with a prefix it gets one
-  // The last line that begins with "error: ", else the last that is no warning or blank; truncated.
+  // The last line that begins with "error: ", else the first "  what():  " of an uncaught exception,
+  // else the last that is no warning or blank; truncated.
   const std::string& last() const { return error_.empty() ? last_ : error_; }
   const std::string& error() const { return error_; }  // such an "error: " line; "": there was none
   std::chrono::steady_clock::time_point error_at() const { return error_at_; }  // when that arrived

@@ -17,6 +17,7 @@
 #include "tools/run/ending.h"
 #include "tools/run/guard_door.h"
 #include "tools/run/hosts.h"
+#include "tools/run/last_words.h"
 #include "tools/run/launcher.h"
 #include "tools/run/lines.h"
 #include "tools/run/message.h"
@@ -80,7 +81,7 @@ class Supervisor {
 
   Await<void> show(Descriptor& from, Lines& to);
   bool show_what_is_there(Descriptor& from, Lines& to);
-  void note_abort(std::string_view said);
+  void note_why(std::string_view said);
   std::string aborted() const;
   bool launcher_knows_more() const;
   Await<void> hear_signals();
@@ -90,6 +91,8 @@ class Supervisor {
   void failed(Failure failure);
   std::string cause() const;
   std::string last_words(int rank) const;
+  std::optional<Blame> blame_in(const Failure& failure) const;
+  const Failure* blamed_by(const Failure& failure) const;
   bool tells_of_another(const Failure& failure) const;
   bool may_be_an_echo(const Failure& failure) const;
   std::vector<Failure> failures_in_order() const;
@@ -113,7 +116,8 @@ class Supervisor {
   pid_t launcher_ = 0;
   std::string launcher_name_;
   std::optional<Ending> launcher_ending_;
-  std::string aborted_;  // who called MPI_Abort, according to the launcher
+  std::string aborted_;       // who called MPI_Abort, according to the launcher
+  std::string stdin_unread_;  // what to say of it if the launcher ended for that
   Descriptor launcher_out_, launcher_err_;
   std::unique_ptr<Lines> launcher_says_, launcher_complains_;
   bool over_ = false, interrupted_ = false, ends_others_ = false, told_to_end_ = false;

@@ -12,7 +12,6 @@
 #include <csignal>
 
 #include <coshard/runtime/error.h>
-#include "tools/run/last_words.h"
 #include "tools/run/supervisor.h"
 
 namespace coshard::job {
@@ -132,8 +131,11 @@ bool Supervisor::launcher_knows_more() const {
   return kind == Ending::Kind::Lost || kind == Ending::Kind::Missing;
 }
 
-// MPI_Abort ends all processes at once, guards too; Open MPI says who called it.
-void Supervisor::note_abort(std::string_view said) {
+// MPI_Abort ends all processes at once, guards too; Open MPI says who called it. MPICH's launcher
+// gives up once process 0 has left some 64 KB of stdin unread.
+void Supervisor::note_why(std::string_view said) {
+  if (said.find("process reading stdin too slowly") != std::string_view::npos)
+    stdin_unread_ = ": process 0 did not read stdin fast enough for it";
   constexpr std::string_view kInvoked = "MPI_ABORT was invoked on rank ";
   const std::size_t at = said.find(kInvoked);
   if (at == std::string_view::npos) return;
@@ -147,7 +149,7 @@ bool Supervisor::show_what_is_there(Descriptor& from, Lines& to) {
   ssize_t size = 0;
   while ((size = ::read(from.native_handle(), text.data(), text.size())) > 0) {
     const std::string_view said(text.data(), static_cast<std::size_t>(size));
-    note_abort(said);
+    note_why(said);
     if (launcher_knows_more()) to.add(said);
   }
   return size < 0 && errno == EAGAIN;
@@ -175,16 +177,49 @@ std::string Supervisor::last_words(int rank) const {
   return ranks_[static_cast<std::size_t>(rank)]->err.last();
 }
 
-// Whether its error says that another rank has failed. A program's own words may match, too.
+// Of a rank that has ended in its own way or by an exception that nothing caught.
+std::optional<Blame> Supervisor::blame_in(const Failure& failure) const {
+  const Ending uncaught{Ending::Kind::Killed, SIGABRT};
+  if (failure.rank < 0) return std::nullopt;
+  if (failure.ending.kind != Ending::Kind::Exited && failure.ending != uncaught)
+    return std::nullopt;
+  return blame_of(last_words(failure.rank));
+}
+
+// The failure of which its error tells; none: the words are the rank's own, or nothing else failed.
+// A process may run several ranks: the one that gives the reason itself is the one meant.
+const Supervisor::Failure* Supervisor::blamed_by(const Failure& failure) const {
+  const std::optional<Blame> blame = blame_in(failure);
+  if (!blame) return nullptr;
+  const Failure* found = nullptr;
+  for (const Failure& other : failures_) {
+    if (other.rank < 0 || other.rank == failure.rank) continue;
+    const std::optional<Blame> theirs = blame_in(other);
+    if (theirs && theirs->reason == blame->text) continue;  // it only quotes this failure
+    const std::string own = theirs ? theirs->text : last_words(other.rank);
+    if (!blame->reason.empty() && (theirs ? own == blame->reason : own.ends_with(blame->reason)))
+      return &other;
+    if (other.rank == blame->number && (blame->process || !may_be_an_echo(other))) found = &other;
+  }
+  return found;
+}
+
+// Whether its error says that another rank has failed, and that is so.
 bool Supervisor::tells_of_another(const Failure& failure) const {
-  return failure.ending.kind == Ending::Kind::Exited && is_of_another(last_words(failure.rank));
+  const Failure* const blamed = blamed_by(failure);
+  const Failure* next = blamed;
+  for (std::size_t steps = failures_.size(); next != nullptr && steps > 0; --steps) {
+    if (next->rank == failure.rank) return false;  // they blame each other
+    next = blamed_by(*next);
+  }
+  return blamed != nullptr;
 }
 
 // A process of coshard reports no failure of another rank, and ends with this code. An error from
 // which it recovered earlier is not the cause of its end.
 bool Supervisor::may_be_an_echo(const Failure& failure) const {
   const Lines& err = ranks_[static_cast<std::size_t>(failure.rank)]->err;
-  const bool says_why = is_of_a_rank(err.error()) ||
+  const bool says_why = is_of_a_rank(err.error()) || blame_in(failure) ||
                         (!err.error().empty() && failure.at - err.error_at() < kTogether);
   return failure.ending == Ending{Ending::Kind::Exited, 1} && !says_why;
 }
@@ -231,14 +266,15 @@ std::string Supervisor::cause() const {
   const Failure first = cause_of_all();
   const Ending& ending = first.ending;
   if (ending.kind == Ending::Kind::Unwritten) return "output " + ending.text();
-  if (first.rank < 0) return launcher_name_ + ' ' + ending.text();
+  if (first.rank < 0) return str_cat(launcher_name_, ' ', ending.text(), stdin_unread_);
   std::string who = str_cat("rank ", first.rank);
   if (ending.kind == Ending::Kind::Missing && !options_.hosts.empty())
     who += " on " + host_of(options_.hosts, first.rank);
   if (ending.kind == Ending::Kind::NotStarted)
     return str_cat(who, ": ", options_.program, ' ', ending.text());
   if (ending.kind == Ending::Kind::Lost && launcher_ending_ && !launcher_ending_->ok())
-    return str_cat(who, ' ', ending.text(), "; ", launcher_name_, ' ', launcher_ending_->text());
+    return str_cat(who, ' ', ending.text(), "; ", launcher_name_, ' ', launcher_ending_->text(),
+                   stdin_unread_);
   std::string last = last_words(first.rank);
   if (ending.kind != Ending::Kind::Exited || last.empty()) return who + ' ' + ending.text();
   if (last.starts_with("error: ")) last.erase(0, 7);

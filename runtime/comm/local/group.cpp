@@ -214,16 +214,15 @@ std::string LocalGroup::missing_text(const CollectiveOp& op) const {
   return text.empty() ? "none" : text;
 }
 
-std::string LocalGroup::last_seen(int rank) const {
+LastIssued LocalGroup::last_issued(int rank) const {
   const RankState& its = states_[static_cast<std::size_t>(rank)];
-  return LastIssued{its.issued.load(std::memory_order_relaxed),
-                    its.kind.load(std::memory_order_relaxed),
-                    its.issued_ns.load(std::memory_order_relaxed)}
-      .text();
+  return {its.issued.load(std::memory_order_relaxed), its.kind.load(std::memory_order_relaxed),
+          its.issued_ns.load(std::memory_order_relaxed)};
 }
 
 std::string LocalGroup::rank_text(int rank) const {
-  return str_cat(members_[static_cast<std::size_t>(rank)], " (", last_seen(rank), ")");
+  return str_cat(members_[static_cast<std::size_t>(rank)], " (", last_issued(rank).text(title()),
+                 ")");
 }
 
 std::string LocalGroup::lost_text(const CollectiveInfo& awaited, int lost) const {

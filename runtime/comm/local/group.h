@@ -115,14 +115,14 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   // `rank` will issue nothing more: peers that need it fail at once.
   void leave(int rank);
 
-  // "0,1,3"; "2 (last issued #39 all_reduce 1.7 s ago)"; "tp[4]"
+  // "0,1,3"; "2 (last issued #39 all_reduce on tp[4] 1.7 s ago)"; "tp[4]"
   std::string arrived_text(const CollectiveOp& op) const;
   std::string missing_text(const CollectiveOp& op) const;
   std::string rank_text(int rank) const;
   std::string title() const;
   std::string lost_text(const CollectiveInfo& awaited, int lost) const;
   PeerFailure poisoned(const CollectiveInfo& awaited) const;
-  std::string last_seen(int rank) const;  // "last issued #39 all_reduce 1.7 s ago"
+  LastIssued last_issued(int rank) const;
   // A rank that has left without issuing the op; -1: none.
   int lost(const CollectiveOp& op) const;
 

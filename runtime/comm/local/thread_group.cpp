@@ -1,5 +1,6 @@
 #include "runtime/comm/local/thread_group.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "runtime/comm/local/group.h"
@@ -89,7 +90,19 @@ void ThreadGroup::count_in(Census& census) {
   if (registry_->progress) registry_->progress->count_in(census);
 }
 
-std::string ThreadGroup::last_seen(int rank) const { return world_->last_seen(rank); }
+std::string ThreadGroup::last_seen(int rank) const {
+  LastIssued last;
+  std::string on;
+  for (const auto& group : groups_of(*registry_)) {
+    const auto member = std::ranges::find(group->members(), rank);
+    if (member == group->members().end()) continue;
+    const LastIssued its = group->last_issued(static_cast<int>(member - group->members().begin()));
+    if (its.count == 0 || (last.count > 0 && its.at_ns <= last.at_ns)) continue;
+    last = its;
+    on = group->title();
+  }
+  return last.count == 0 ? "has issued no collective yet" : last.text(on);
+}
 
 void ThreadGroup::use(TransferClock& clock) {
   registry_->clock = &clock;

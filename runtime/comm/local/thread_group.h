@@ -50,7 +50,7 @@ class ThreadGroup {
   bool left(int rank) const;
   // Only the ranks in `census` use these communicators. Call it before they start.
   void count_in(Census& census);
-  // "last issued #39 all_reduce 1.7 s ago", on the world communicator.
+  // "last issued #39 all_reduce on tp[4] 1.7 s ago", on any communicator.
   std::string last_seen(int rank) const;
 
  private:

@@ -38,15 +38,17 @@ TEST(AwaitedText, ARankThatLeftIsNamedWithItsLastCollective) {
   EXPECT_NE(awaited.lost_text("tp[4]", 1, 5).find("#4"), std::string::npos);
   EXPECT_EQ(awaited.lost_text("tp[4]", 1, 0).find('#'),
             awaited.lost_text("tp[4]", 1, 0).rfind('#'));
+  EXPECT_NE(awaited.lost_text("tp[4]", 1, 0).find("issued no collective on tp[4]"),
+            std::string::npos);
   const PeerFailure failure = awaited.poisoned("tp[4]", "boom");
   EXPECT_EQ(failure.kind(), ErrorKind::CommFailed);
   EXPECT_NE(std::string(failure.what()).find("boom"), std::string::npos);
 }
 
 TEST(AwaitedText, LastIssuedCountsFromZeroAndSaysWhenThereIsNone) {
-  EXPECT_EQ(LastIssued().text().find('#'), std::string::npos);
+  EXPECT_EQ(LastIssued().text("tp[4]"), "has issued no collective on tp[4] yet");
   const LastIssued last{40, CollectiveKind::AllReduce, 0};
-  EXPECT_NE(last.text().find("#39 all_reduce"), std::string::npos) << last.text();
+  EXPECT_NE(last.text("tp[4]").find("#39 all_reduce on tp[4] "), std::string::npos);
 }
 
 TEST(AwaitedText, ACallSaysItsBranch) {

@@ -150,8 +150,9 @@ TEST(RunRanks, TheTimeoutOfTheOptionsIsTheDeadlineOfEachWait) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::Timeout);
-    EXPECT_NE(std::string(error.what()).find("missing: 1 (has issued no collective yet)"),
-              std::string::npos)
+    EXPECT_NE(
+        std::string(error.what()).find("missing: 1 (has issued no collective on world[2] yet)"),
+        std::string::npos)
         << error.what();
   }
 }

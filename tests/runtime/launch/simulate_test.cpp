@@ -109,7 +109,7 @@ Task<void> one_comes_late(World& world) {
 TEST(Simulate, ATimeoutCountsItsOwnTime) {
   const End end = end_of(ranks(2, 60s), one_comes_late);
   EXPECT_TRUE(end.is(ErrorKind::Timeout)) << end;
-  EXPECT_TRUE(end.names("missing: 1 (last issued #0 all_reduce 60.0 s ago)")) << end;
+  EXPECT_TRUE(end.names("missing: 1 (last issued #0 all_reduce on world[2] 60.0 s ago)")) << end;
 }
 
 Task<void> turns_for_ever(World&) {

@@ -75,5 +75,13 @@ TEST(Lines, TheLastErrorComesBeforeWhatFollowsIt) {
   EXPECT_EQ(lines.last(), "error: two");
 }
 
+TEST(Lines, WhatAnUncaughtExceptionSaysOutlivesACrashHandler) {
+  std::string out;
+  Lines lines("", to(out));
+  lines.add("terminate called after throwing an instance of 'X'\n  what():  disk full\n");
+  lines.add("[vm:7] *** Process received signal ***\n[vm:7] *** End of error message ***\n");
+  EXPECT_EQ(lines.last(), "  what():  disk full");
+}
+
 }  // namespace
 }  // namespace coshard::job

@@ -28,8 +28,9 @@ Failure failure_of(int rank, const std::exception_ptr& error, std::string module
 // Ranks that have not ended although the run has failed: they are in code that cannot be
 // interrupted.
 struct StillRunning {
-  std::vector<int> ranks;           // ascending
-  std::string text;                 // "rank 1 (last issued #39 all_reduce 1.7 s ago), rank 3 (…)"
+  std::vector<int> ranks;  // ascending
+  // "rank 1 (last issued #39 all_reduce on tp[4] 1.7 s ago), rank 3 (…)"
+  std::string text;
   std::chrono::milliseconds since;  // since the failure was reported
   bool out_of_grace = false;        // for longer than WorldOptions::grace
 };

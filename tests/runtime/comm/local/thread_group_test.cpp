@@ -34,6 +34,18 @@ TEST(ThreadGroupOf, GivesEachRankItsCommunicatorAndKnowsWhoLeft) {
   EXPECT_NE(thread_group.last_seen(1).find("barrier"), std::string::npos);
 }
 
+TEST(ThreadGroupOf, LastSawARankOnWhicheverCommunicatorItUsedLast) {
+  ThreadGroup thread_group(2, "world");
+  EXPECT_EQ(thread_group.last_seen(0), "has issued no collective yet");
+  const auto world = thread_group.communicator(0);
+  const std::array<int, 1> self{0};
+  const auto alone = world->subgroup(self, "dp");
+  alone->issue(Collective()).wait();
+  EXPECT_NE(thread_group.last_seen(0).find("#0 barrier on dp[1] "), std::string::npos)
+      << thread_group.last_seen(0);
+  EXPECT_EQ(thread_group.last_seen(1), "has issued no collective yet");
+}
+
 TEST(ThreadGroupOf, APoisonReachesGroupsMadeBeforeAndAfter) {
   ThreadGroup thread_group(1);
   const auto world = thread_group.communicator(0);

@@ -82,7 +82,7 @@ TEST_F(NcclWatchdog, APeerThatDoesNotComeToTheFirstUseIsNamedInTime) {
     const NcclOutcome outcome = outcome_of([&] { mine.comm->issue(nccl_sum_of(numbers)).wait(); });
     over = true;
     EXPECT_EQ(outcome.kind, ErrorKind::Timeout) << outcome.text;
-    EXPECT_NE(outcome.text.find("missing: 1 (has issued no collective yet)"), std::string::npos)
+    EXPECT_NE(outcome.text.find("missing: 1 (has issued no collective on tp["), std::string::npos)
         << outcome.text;
   });
   for (const NcclOutcome& outcome : outcomes) EXPECT_FALSE(outcome.failed) << outcome.text;
