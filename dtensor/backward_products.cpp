@@ -83,20 +83,23 @@ Task<void> BackwardPass::sum_products() {
   std::optional<RowChoice> choice;
   if (waiting.gradients[0].empty() && target.ndim() == 1)
     choice = sum_choice(factors, target[0], overlap, deferred_ns());
-  if (!choice) {
+  std::optional<RowProduct> rows;
+  if (choice) {
+    turn_.to(products.front().module);
+    rows.emplace(factors);
+  }
+  if (!rows || !rows->is_sum()) {
     for (const Product& p : products) {
       turn_.to(p.module);
       waiting.gradients[0].add_term(matmul(p.dy, p.weight));
     }
     co_return;
   }
-  turn_.to(products.front().module);
-  RowProduct rows(factors);
   const Meanwhile meanwhile = [this, ns = choice->exposed_ns] {
     run_deferred_for(ns, deferred_.size());
     pause();
   };
-  Task<Tensor> sum = rows_summed(rows, choice->dim, choice->pieces, meanwhile);
+  Task<Tensor> sum = rows_summed(*rows, choice->dim, choice->pieces, meanwhile);
   Tensor gradient = co_await std::move(sum);
   waiting.gradients[0].add_term(std::move(gradient));
 }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/tape.h>
 #include "dtensor/step_graph.h"
 #include "dtensor/strided.h"
@@ -134,7 +135,8 @@ void require_writable(const Tensor& x, std::string_view who) {
 }
 
 Tensor unchanged(const Tensor& x) {
-  if (grad_enabled() || (x.is_current() && !x.requires_grad())) return x;
+  if (grad_enabled()) return x.requires_grad() ? view(x, x.shape()) : x;
+  if (x.is_current() && !x.requires_grad()) return x;
   Tensor view = x.detach();
   view.set_base(x);
   return view;

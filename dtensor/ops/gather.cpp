@@ -222,8 +222,10 @@ Tensor cropped(const Tensor& x, const Shape& shape, int but_dim, CallSite site) 
   CS_REQUIRE(static_cast<std::size_t>(x.ndim()) == shape.size(), "index ", shape,
              " must have as many dimensions as ", x);
   Tensor part = x;
-  for (int d = 0; d < x.ndim(); ++d)
-    if (d != but_dim) part = slice(part, d, 0, shape[static_cast<std::size_t>(d)]);
+  for (int d = 0; d < x.ndim(); ++d) {
+    const std::int64_t size = shape[static_cast<std::size_t>(d)];
+    if (d != but_dim && size < x.size(d)) part = slice(part, d, 0, size);
+  }
   return part;
 }
 

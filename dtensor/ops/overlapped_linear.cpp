@@ -38,16 +38,22 @@ std::optional<Sum> sum_of(const RowFactor& factor, const std::optional<Placement
   return choice ? std::optional(Sum{to, *choice}) : std::nullopt;
 }
 
-Task<Tensor> summed(RowFactor factor, RowChoice choice, Overlap overlap) {
-  RowProduct product(std::vector<RowFactor>{std::move(factor)}, overlap);
-  Task<Tensor> rows = rows_summed(product, choice.dim, choice.pieces, nullptr);
+Tensor plain(const RowFactor& factor, Overlap overlap) {
+  return linear_with(factor.x, factor.weight, factor.bias, overlap);
+}
+
+Task<Tensor> summed(RowFactor factor, Sum sum, Overlap overlap) {
+  RowProduct product(std::vector<RowFactor>{factor}, overlap);
+  if (!product.is_sum()) co_return redistribute(plain(factor, overlap), sum.target).tensor();
+  Task<Tensor> rows = rows_summed(product, sum.choice.dim, sum.choice.pieces, nullptr);
   const Tensor to = co_await std::move(rows);
   const Tensor whole = product.record(without_data(product));
   co_return redistributed(whole, to);
 }
 
 Task<Tensor> of_arriving(RowFactor factor, int dim, Overlap overlap) {
-  RowProduct product(std::vector<RowFactor>{std::move(factor)}, overlap);
+  RowProduct product(std::vector<RowFactor>{factor}, overlap);
+  if (!product.reads(factor.x)) co_return plain(factor, overlap);
   Task<Tensor> rows = rows_as_they_arrive(product, dim, nullptr);
   Tensor y = co_await std::move(rows);
   co_return product.record(std::move(y));
@@ -70,12 +76,11 @@ Task<Tensor> overlapped_linear(Tensor x, Tensor weight, Tensor bias,
       co_await std::move(arrived);
     }
     if (const auto sum = sum_of(factor, target, overlap)) {
-      Task<Tensor> product = summed(factor, sum->choice, overlap);
+      Task<Tensor> product = summed(factor, *sum, overlap);
       co_return co_await std::move(product);
     }
   }
-  const Tensor y = linear_with(x, weight, bias, overlap);
-  co_return brought_to(y, target);
+  co_return brought_to(plain({x, weight, bias}, overlap), target);
 }
 
 std::string_view to_string(Overlap overlap) {

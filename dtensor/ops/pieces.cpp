@@ -88,7 +88,7 @@ Tensor pad(const Tensor& x, std::span<const std::int64_t> margins, double value,
                " after leave a negative size in dimension ", dim, " of ", x);
     const std::int64_t start = std::min(std::max<std::int64_t>(-before, 0), out.size(dim));
     const std::int64_t end = std::max(out.size(dim) - std::max<std::int64_t>(-after, 0), start);
-    out = slice(out, dim, start, end);
+    if (start > 0 || end < out.size(dim)) out = slice(out, dim, start, end);
     if (before > 0 || after > 0)
       out = place(out, dim, std::max<std::int64_t>(before, 0), 1, size, value);
   }

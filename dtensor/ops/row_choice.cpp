@@ -56,9 +56,18 @@ std::optional<RowChoice> chosen(const Schedule& schedule, int dim, const Tensor&
                    known ? schedule.exposed_ns : std::numeric_limits<std::int64_t>::max()};
 }
 
+// Each rank adds a share of such a bias to its term. With a sharded one, the operator redistributes
+// x or the weight instead, and its product is no sum.
+bool has_shares(const Tensor& bias) {
+  if (!bias.defined()) return true;
+  if (!bias.is_distributed()) return false;
+  const Placement& p = bias.layout()[0];
+  return p.is_replicate() || p == Placement(Partial(Reduce::Sum));
+}
+
 bool is_sum(const RowFactor& f) {
   return f.x.ndim() >= 2 && f.x.layout()[0].is_shard(f.x.ndim() - 1) && f.weight.is_distributed() &&
-         f.weight.layout()[0].is_shard(1);
+         f.weight.layout()[0].is_shard(1) && has_shares(f.bias);
 }
 
 }  // namespace

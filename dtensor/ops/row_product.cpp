@@ -1,5 +1,7 @@
 #include "dtensor/ops/row_product.h"
 
+#include <algorithm>
+
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/runtime/launch/world.h>
 #include "dtensor/ops/linear.h"
@@ -24,6 +26,16 @@ RowProduct::RowProduct(const std::vector<RowFactor>& factors, Overlap overlap) {
                         LinearAttrs{overlap});
     xs_.push_back(calls_.back().used()[0]);
   }
+}
+
+bool RowProduct::is_sum() const {
+  return std::ranges::all_of(calls_, [](const OpCall& call) {
+    return call.spec() && call.spec()->layout == Layout(Partial(Reduce::Sum));
+  });
+}
+
+bool RowProduct::reads(const Tensor& source) const {
+  return x().storage() == source.storage() && x().spec() == source.spec();
 }
 
 void RowProduct::flatten() {

@@ -32,6 +32,10 @@ class RowProduct {
   const Tensor& x() const { return first().used()[0]; }  // of the first factor
   const DeviceMesh& mesh() const { return spec()->mesh; }
   const std::shared_ptr<Device>& device() const { return x().device(); }
+  // Whether the rows are terms of a sum over ranks, as the operator's rule decided.
+  bool is_sum() const;
+  // Whether the rule left `x` where it is.
+  bool reads(const Tensor& x) const;
   bool absent() const { return first().absent(); }  // this rank is not in the mesh
   const std::shared_ptr<const Spec>& spec() const { return first().spec(); }
   const Shape& local_shape() const { return first().local_shape(); }

@@ -171,7 +171,7 @@ bool GradientBuckets::begin(std::span<const int> reached) {
   active_ = true;
   sent_ = 0;
   for (Bucket& bucket : buckets_) bucket.open = 0;
-  for (Slot& slot : slots_) slot.open = slot.complete = false;
+  for (Slot& slot : slots_) slot.open = false;
   for (const int i : reached) {
     Slot& slot = slots_[static_cast<std::size_t>(i)];
     slot.open = true;
@@ -218,13 +218,26 @@ void GradientBuckets::put(const Slot& slot, Tensor gradient) const {
   kernels::run(*place.device(), kernels::Copy{view_of(place), view_of(gradient.raw_local())});
 }
 
+// The first rank's gradient becomes the sum.
+void GradientBuckets::leave_to_the_first(const Slot& slot) const {
+  if (!mesh_.contains_this_rank() || mesh_.local_rank(dim_) == 0) return;
+  const Tensor place = view_of_slot(slot, nullptr);
+  place.wait("backward");
+  place.wait_for_readers("backward");
+  place.mark_written();
+  kernels::run(*place.device(), kernels::Fill{place.data(), place.dtype(), place.local_numel(), 0});
+}
+
 void GradientBuckets::add(GradMeta& leaf, Tensor gradient) {
   Slot& slot = slots_[static_cast<std::size_t>(leaf.collected_as)];
   CS_REQUIRE(!grad_enabled(), "backward: create_graph, but the gradient of parameter ",
              leaf.collected_as,
              " of a DataParallel is kept in a bucket, off the tape; use grad() instead");
-  CS_REQUIRE(!active_ || !slot.complete, "backward: a gradient of parameter ", leaf.collected_as,
-             " of a DataParallel arrived after it had been reduced");
+  CS_REQUIRE(!active_ || static_cast<std::size_t>(slot.bucket) >= sent_,
+             "backward: a gradient of parameter ", leaf.collected_as,
+             " of a DataParallel arrived after its bucket (", slot.bucket, " of ", buckets_.size(),
+             ") had been sent; run a hook's own backward before or after this one, or use "
+             "Overlap::Off");
   CS_REQUIRE(!is_summed(slot.parameter) || options_.reduce == Reduce::Avg,
              "backward: the gradient of parameter ", leaf.collected_as,
              " of a DataParallel is a sum over ranks already and would be counted again; zero_grad "
@@ -247,7 +260,6 @@ void GradientBuckets::add(GradMeta& leaf, Tensor gradient) {
 void GradientBuckets::complete(int leaf) {
   Slot& slot = slots_[static_cast<std::size_t>(leaf)];
   if (!std::exchange(slot.open, false)) return;
-  slot.complete = true;
   --buckets_[static_cast<std::size_t>(slot.bucket)].open;
   if (options_.overlap == Overlap::Off) return;
   while (sent_ < buckets_.size() && buckets_[sent_].open == 0) send(sent_++);
@@ -281,15 +293,8 @@ bool GradientBuckets::note_what_leaves(std::size_t number) const {
 // The gradient's spec once it is summed: a Partial along the dimension becomes Replicate.
 std::shared_ptr<const Spec> GradientBuckets::spec_after(const Slot& slot) const {
   const Tensor g = slot.parameter.grad();
-  int summed = -1;
-  for (int m = 0; g.is_distributed() && m < g.mesh().ndim(); ++m) {
-    const bool same = g.mesh() == mesh_
-                          ? m == dim_
-                          : mesh_.contains_this_rank() && g.mesh().contains_this_rank() &&
-                                g.mesh().size(m) == mesh_.size(dim_) &&
-                                &g.mesh().communicator(m) == &mesh_.communicator(dim_);
-    if (same && g.layout()[m] == Placement(Partial(options_.reduce))) summed = m;
-  }
+  int summed = dim_of(g, mesh_, dim_);
+  if (summed >= 0 && g.layout()[summed] != Placement(Partial(options_.reduce))) summed = -1;
   if (mesh_.contains_this_rank())
     check_replicas_along("DataParallel", g, static_cast<std::size_t>(&slot - slots_.data()), mesh_,
                          dim_, summed);
@@ -314,6 +319,7 @@ void GradientBuckets::send(std::size_t number) {
                ", which was summed before and would be again; zero_grad before each backward");
     sent.emplace_back(&slot, spec_after(slot));
     if (!lies_in_place(slot, g)) put(slot, g);
+    if (options_.reduce == Reduce::Sum && is_whole_along(g, mesh_, dim_)) leave_to_the_first(slot);
   }
   if (mesh_.contains_this_rank())
     issue_all_reduce(mesh_.communicator(dim_), options_.reduce, bucket.memory, "gradients");

@@ -39,9 +39,8 @@ class GradientBuckets final : public GradCollector,
     Tensor parameter;
     int bucket = -1;
     std::int64_t offset = 0;
-    bool open = false;      // this backward will still add to it
-    bool complete = false;  // it no longer does
-    bool taken = false;     // an operator may have written to it already
+    bool open = false;   // this backward will still add to it
+    bool taken = false;  // an operator may have written to it already
   };
   struct Bucket {
     Tensor memory;
@@ -55,7 +54,7 @@ class GradientBuckets final : public GradCollector,
   bool shares_memory(const Slot& slot, const Tensor& gradient) const;
   bool lies_in_place(const Slot& slot, const Tensor& gradient) const;
   void put(const Slot& slot, Tensor gradient) const;
-  void send_complete();
+  void leave_to_the_first(const Slot& slot) const;
   void send(std::size_t number);
   bool note_what_leaves(std::size_t number) const;
   std::shared_ptr<const Spec> spec_after(const Slot& slot) const;

@@ -104,6 +104,21 @@ void check_replicas_along(std::string_view who, const Tensor& gradient, std::siz
   }
 }
 
+int dim_of(const Tensor& gradient, const DeviceMesh& mesh, int dim) {
+  if (!gradient.is_distributed()) return -1;
+  const DeviceMesh& own = gradient.mesh();
+  if (own == mesh) return dim;
+  if (!mesh.contains_this_rank() || !own.contains_this_rank()) return -1;
+  for (int m = 0; m < own.ndim(); ++m)
+    if (own.size(m) == mesh.size(dim) && &own.communicator(m) == &mesh.communicator(dim)) return m;
+  return -1;
+}
+
+bool is_whole_along(const Tensor& gradient, const DeviceMesh& mesh, int dim) {
+  const int m = dim_of(gradient, mesh, dim);
+  return m >= 0 && gradient.layout()[m].is_replicate();
+}
+
 Task<void> reduce_gradients(Tensors parameters, CallSite site) {
   const UserCall user(site);
   int mesh_dims = 0;
@@ -145,8 +160,11 @@ void all_reduce_gradients(const std::vector<Tensor>& parameters, const DeviceMes
       mesh.note(dim, {"called all_reduce_gradients with no gradient for parameter", "of", i,
                       parameters.size()});
   }
+  const auto is_whole = [&](const Tensor& g) {
+    return reduce == Reduce::Sum && is_whole_along(g, mesh, dim);
+  };
   for (const Tensor& p : parameters)
-    if (p.grad().defined())
+    if (p.grad().defined() && !is_whole(p.grad()))
       put_gradient(buckets, mesh.communicator(dim), reduce, p, p.grad().spec());
   for (const GradientBucket& bucket : buckets) reduce_bucket(bucket);
 }

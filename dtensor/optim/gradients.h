@@ -11,4 +11,9 @@ namespace coshard {
 void check_replicas_along(std::string_view who, const Tensor& gradient, std::size_t index,
                           const DeviceMesh& mesh, int dim, int summed = -1);
 
+// The dimension of the gradient's own mesh that is dimension `dim` of `mesh`; -1: none.
+int dim_of(const Tensor& gradient, const DeviceMesh& mesh, int dim);
+// Whether the gradient is Replicate there: the whole value, no term of a sum.
+bool is_whole_along(const Tensor& gradient, const DeviceMesh& mesh, int dim);
+
 }  // namespace coshard

@@ -161,7 +161,8 @@ Redistribution redistribute(const DTensor& source, const Layout& target,
              " is a plain tensor; from_local makes it a DTensor");
   const bool casts = options.forward_dtype || options.backward_dtype;
   const Layout wanted = normalize(target, source.shape(), "redistribute");
-  if (!casts && wanted == source.layout()) return Redistribution(unchanged(source));
+  if (!casts && wanted == source.layout())
+    return Redistribution(grad_enabled() ? Tensor(source) : unchanged(source));
   check_partials(source, wanted);
   Issued issued = run_taped(source, wanted, options);
   return Redistribution(std::move(issued.result), std::move(issued.last), issued.shards);

@@ -183,5 +183,40 @@ TEST(Hooks, RetainGradCountsOnceAndGoesOnAfterAWrite) {
   });
 }
 
+// The view is a tensor of its own, so that other uses of x do not pass the hook.
+void expect_own_hooks(const Tensor& x, const char* name, Tensor (*view_of_all)(const Tensor&)) {
+  SCOPED_TRACE(str_cat(name, " of ", describe(x)));
+  x.set_grad(Tensor());
+  const Tensor m = x * 1.0;
+  const Tensor all = view_of_all(m);
+  EXPECT_EQ(describe(all), describe(m));
+  register_hook(all, [](const Tensor& g) { return g * 0.5; });
+  run_backward(sum(all) + sum(m));
+  for (const double g : x.grad().to_vector()) EXPECT_EQ(g, 1.5);
+}
+
+void expect_own_hooks(const Tensor& x) {
+  expect_own_hooks(x, "narrow", [](const Tensor& t) { return narrow(t, 0, 0, t.size(0)); });
+  expect_own_hooks(x, "slice", [](const Tensor& t) { return slice(t, 0, 0, 99); });
+  expect_own_hooks(x, "chunk", [](const Tensor& t) { return chunk(t, 1, 1)[0]; });
+  expect_own_hooks(x, "split", [](const Tensor& t) { return split(t, t.size(1), 1)[0]; });
+  expect_own_hooks(x, "expand", [](const Tensor& t) { return expand(t, t.shape()); });
+  expect_own_hooks(x, "squeeze", [](const Tensor& t) { return squeeze(t); });
+  expect_own_hooks(x, "squeeze 0", [](const Tensor& t) { return squeeze(t, 0); });
+}
+
+TEST(Hooks, OfAViewOfEverythingAreItsOwn) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    expect_own_hooks(leaf_of(world, {2, 3}));
+    for (const Placement p : {Placement(Replicate()), Placement(Partial())})
+      expect_own_hooks(distribute_tensor(counting(world, {2, 3}), mesh, p, std::nullopt)
+                           .set_requires_grad(true));
+    const Tensor plain = counting(world, {2, 3});
+    EXPECT_EQ(narrow(plain, 0, 0, 2).id(), plain.id());  // nothing to differentiate
+    co_return;
+  });
+}
+
 }  // namespace
 }  // namespace coshard::testing

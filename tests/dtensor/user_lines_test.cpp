@@ -99,7 +99,7 @@ Task<void> clipping(World& world, DeviceMesh mesh, Turn turn) {
   co_await std::move(clipped);
 }
 Task<void> replicas_summed(World& world, DeviceMesh mesh, Turn turn) {
-  const DTensor w = replica(world, mesh);
+  const Tensor w = counting(world, {2}).set_requires_grad(true);
   w.set_grad(w.detach());
   turn.line(__LINE__ + 1);
   all_reduce_gradients({w}, mesh, 0);

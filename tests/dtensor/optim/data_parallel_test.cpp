@@ -284,5 +284,37 @@ TEST(DataParallel, MakesGradientsThatArePartialAlongItReplicate) {
   });
 }
 
+// loss = sum((x a)^2) + sum(c^2) on the mesh itself: a's gradient is a sum over ranks, c's whole.
+TEST(DataParallel, LeavesAReplicatedGradientOfItsOwnMeshAsItIs) {
+  on_ranks(3, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = replicas(world);
+    const DTensor x = distribute_tensor(counting(world, {6, 2}), mesh, Shard(0), std::nullopt);
+    const auto run = [&](std::vector<Tensor> of) -> Task<void> {
+      const Tensor y = matmul(x, of[0]), c = of[1];
+      const Tensor loss = add(sum(mul(y, y)), sum(mul(c, c)));
+      co_await backward(loss);
+    };
+    const auto leaves = [&] {
+      return std::vector<Tensor>{parameter(world, mesh, {2, 2}, Replicate()),
+                                 parameter(world, mesh, {3}, Replicate())};
+    };
+    const std::vector<Tensor> want = leaves();
+    Task<void> first = run(want);
+    co_await std::move(first);
+    Task<void> reduced = reduce_gradients(want);
+    co_await std::move(reduced);
+    for (const Overlap overlap : {Overlap::Off, Overlap::Always}) {
+      const std::vector<Tensor> got = leaves();
+      const DataParallel parallel(got, mesh, 0, {.reduce = Reduce::Sum, .overlap = overlap});
+      Task<void> again = run(got);
+      co_await std::move(again);
+      for (std::size_t i = 0; i < 2; ++i) {
+        EXPECT_EQ(got[i].grad().layout(), Layout(Replicate()));
+        EXPECT_EQ(got[i].grad().to_vector(), want[i].grad().to_vector()) << i;
+      }
+    }
+  });
+}
+
 }  // namespace
 }  // namespace coshard

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/hooks.h>
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include "tests/dtensor/optim/parameters.h"
@@ -119,7 +120,60 @@ TEST(GradientBuckets, OfferAPlaceOnceInEachBackward) {
   });
 }
 
+// The gradients of `a` and `b` after a backward of `a`, within which a hook adds to one of them.
+struct HookCase {
+  bool
+      of_b;  // which the outer backward does not reach; otherwise of `a`, which is complete by then
+  Overlap overlap;
+};
+
+Task<std::vector<double>> with_backward_in_a_hook(World& world, HookCase c) {
+  const DeviceMesh mesh = init_device_mesh(world, {2}, {"dp"});
+  const Tensor a = counting(world, {1}).set_requires_grad(true);
+  const Tensor b = counting(world, {1}).set_requires_grad(true);
+  DataParallel parallel({a, b}, mesh, 0, {.overlap = c.overlap});
+  const Tensor x = mul(counting(world, {1}).set_requires_grad(true), 2.0);
+  const Tensor extra = sum(mul(c.of_b ? b : a, 1.0 + world.rank())), loss = sum(mul(x, a));
+  register_hook(x, [&](const Tensor&) {
+    parallel.set_requires_gradient_sync(false);
+    run_backward(extra);
+    parallel.set_requires_gradient_sync(true);
+    return Tensor();
+  });
+  co_await backward(loss);
+  std::vector<double> gradients{a.grad().to_vector()[0]};
+  if (c.of_b) gradients.push_back(b.grad().to_vector()[0]);
+  co_return gradients;
+}
+
+TEST(GradientBuckets, TakeTheGradientsOfAHooksBackwardUntilTheyAreSent) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const std::vector<double> a = co_await with_backward_in_a_hook(world, {false, Overlap::Off});
+    EXPECT_EQ(a, (std::vector<double>{3.5}));
+    const std::vector<double> b = co_await with_backward_in_a_hook(world, {true, Overlap::Off});
+    EXPECT_EQ(b, (std::vector<double>{2, 1.5}));
+  });
+}
+
 // ---- errors ----
+
+TEST(DataParallelRefuses, TheGradientsOfAHooksBackwardOnceTheirBucketIsSent) {
+  for (const bool of_b : {false, true})
+    for (const Overlap overlap : {Overlap::Auto, Overlap::Always})
+      on_ranks(2, [=](World& world) -> Task<void> {
+        std::string text;
+        try {
+          co_await with_backward_in_a_hook(world, {of_b, overlap});
+        } catch (const Error& error) {
+          text = error.what();
+        }
+        EXPECT_NE(text.find(str_cat("a gradient of parameter ", of_b ? 1 : 0,
+                                    " of a DataParallel arrived after its bucket (0 of 1) had "
+                                    "been sent")),
+                  std::string::npos)
+            << text;
+      });
+}
 
 std::string refused(const std::function<void()>& make) {
   try {

@@ -177,5 +177,18 @@ TEST(MissingGradient, OfDifferentParametersIsNamedByAllReduceGradients) {
       << text;
 }
 
+TEST(AllReduceGradients, LeavesAReplicatedGradientOfThatDimensionAsItIs) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"dp"});
+    for (const Reduce reduce : {Reduce::Sum, Reduce::Avg}) {
+      const Tensor p = parameter(world, mesh, {3}, Replicate());
+      p.set_grad(distribute_tensor(counting(world, {3}), mesh, Replicate(), std::nullopt));
+      all_reduce_gradients({p}, mesh, 0, reduce);
+      EXPECT_EQ(p.grad().to_vector(), (std::vector<double>{1, 2, 3})) << to_string(reduce);
+    }
+    co_return;
+  });
+}
+
 }  // namespace
 }  // namespace coshard

@@ -28,8 +28,9 @@ struct DataParallelOptions {
 // larger of an eighth of all bytes and 1 MB, but at most 25 MB; the first and last buckets are
 // smaller. A bucket is all-reduced in place once its last gradient is complete. Parameters are
 // those that all_reduce_gradients accepts: plain, or DTensors on meshes of other dimensions. A
-// gradient on a mesh with that dimension must be Partial there, with the same reduction; it becomes
-// Replicate. Other layouts are kept, P(sum) over other dimensions too.
+// gradient on a mesh with that dimension is Partial there, with the same reduction, and becomes
+// Replicate; or it is Replicate, the whole value already, and keeps its value. Other layouts are
+// kept, P(sum) over other dimensions too.
 //
 //   Memory:  one gradient of each parameter, allocated by the first backward and kept. Operators
 //            write into it where they can, and the next backward overwrites it: clone a gradient to
@@ -38,14 +39,17 @@ struct DataParallelOptions {
 //            in flight afterwards. Optimizer::step and clip_grad_norm await them. The order is that
 //            of the tape, so ranks that run the same program issue in the same order.
 //   Hooks:   those of a parameter run when its gradient is complete, before it is sent: what they
-//            return or set is reduced.
+//            return or set is reduced. A backward within a hook, with gradient sync off, may add
+//            to a gradient until its bucket is sent, and fails afterwards: under Overlap::Off all
+//            are sent at the end; otherwise the order of the buckets decides.
 //   Capture: a captured step replays the all_reduces; the first backward must not be captured.
 //   Fails:   Error{BadInput}: another reduction; a dimension out of range; no parameters, or one
 //            that is no leaf or belongs to another DataParallel. In backward: a gradient that is
 //            sharded along the dimension; one that has been summed already, without zero_grad since
-//            (with Avg, only if this backward does not reach it); create_graph; two backwards at
-//            once. Ranks that miss different gradients, or reach other parameters, fail at this or
-//            the next collective there (Error{CommFailed} on all).
+//            (with Avg, only if this backward does not reach it); one whose bucket has been sent
+//            (a backward within a hook); create_graph; two backwards that reduce at once. Ranks
+//            that miss different gradients, or reach other parameters, fail at this or the next
+//            collective there (Error{CommFailed} on all).
 class DataParallel {
  public:
   DataParallel(std::vector<Tensor> parameters, const DeviceMesh& mesh, int dim,

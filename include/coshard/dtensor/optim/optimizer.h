@@ -21,7 +21,8 @@ Task<void> reduce_gradients(Tensors parameters, CallSite site = CallSite::curren
 
 // Sums (or averages) each gradient over the replicas along dimension `dim` of `mesh`: data
 // parallelism for parameters sharded over another dimension. Parameters may be plain, or DTensors
-// on meshes of other dimensions; a gradient keeps its layout, even P(sum). One bucketed all_reduce
+// on meshes of other dimensions; a gradient keeps its layout, even P(sum). One that is Replicate
+// along that dimension is the whole value already: Sum leaves it as it is. One bucketed all_reduce
 // per dtype, issued but not awaited: gradients are in flight. Error{BadInput}: a dimension out of
 // range; another reduction; a gradient that is sharded or Partial along that dimension. Ranks that
 // miss different gradients fail at this or the next collective there (Error{CommFailed} on all).
