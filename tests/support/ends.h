@@ -62,7 +62,7 @@ inline WorldOptions quick_options(int ranks) {
   WorldOptions options;
   options.ranks = ranks;
   options.threads = 1;
-  options.timeout = std::chrono::seconds(5);
+  options.timeout = std::chrono::milliseconds(1500);
   return options;
 }
 
