@@ -9,7 +9,8 @@
 
 namespace coshard {
 
-// A member of every collector, which lists it on its rank: without one, no pass searches for leaves.
+// A member of every collector, which lists it on its rank; it dies on that rank, or after it.
+// Without one, no pass searches for leaves.
 class CollectorHere {
  public:
   explicit CollectorHere(GradCollector& collector);
@@ -35,7 +36,8 @@ class CollectedLeaves {
   // Call when all records newer than `next` have run. Completes, in order, the leaves that no
   // remaining record reads, up to the first for which `settled` returns false.
   void ran_down_to(std::uint64_t next, const std::function<bool(const Meta&)>& settled);
-  // Call when all records have run and all gradients have arrived. Completes the leaves that are left.
+  // Call when all records have run and all gradients have arrived: completes the leaves that are
+  // left.
   void end();
 
  private:

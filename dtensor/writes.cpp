@@ -135,7 +135,7 @@ void require_writable(const Tensor& x, std::string_view who) {
 }
 
 Tensor unchanged(const Tensor& x) {
-  if (grad_enabled()) return x.requires_grad() ? view(x, x.shape()) : x;
+  if (grad_enabled()) return x.requires_grad() && x.numel() > 0 ? view(x, x.shape()) : x;
   if (x.is_current() && !x.requires_grad()) return x;
   Tensor view = x.detach();
   view.set_base(x);

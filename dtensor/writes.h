@@ -21,8 +21,8 @@ void record_write(const Tensor& x, const Tensor& value);
 // The same for a constant, which has no gradient. Counts the write.
 void record_constant_write(const Tensor& x);
 
-// The result of a view operator that changes nothing: a view of x, on the tape if that records and
-// x has a gradient; x itself if neither has one.
+// The result of a view operator that changes nothing: x itself if it requires no gradient or is
+// empty, otherwise a view of it, on the tape if that is recording.
 Tensor unchanged(const Tensor& x);
 
 // Makes x's gradient match what its memory holds now. Error{BadInput} if it is unknown.

@@ -51,8 +51,13 @@ bool holds_value(const DeviceMesh& mesh, const Layout& from, const Layout& to) {
 
 }  // namespace
 
+// requires_grad may change on the shard, or on the whole parameter while the module runs.
 void ShardGroup::refresh() {
-  for (ShardedParameter& p : parameters_) p.whole.set_requires_grad(p.shard.requires_grad());
+  for (ShardedParameter& p : parameters_) {
+    if (p.whole.requires_grad() != p.requires_grad) p.shard.set_requires_grad(!p.requires_grad);
+    p.requires_grad = p.shard.requires_grad();
+    p.whole.set_requires_grad(p.requires_grad);
+  }
 }
 
 bool ShardGroup::begin(std::span<const int> reached) {

@@ -24,6 +24,7 @@ struct ShardedParameter {
   std::int64_t shard_begin = 0;      // offset of `shard` in the data this rank sends
   bool open = false;                 // this backward will still add to its gradient
   bool taken = false;                // an operator may have written its gradient already
+  bool requires_grad = false;        // of both, when they were last compared
 };
 
 // The groups below one module. They run in the same order on all ranks, so prefetches agree.

@@ -19,7 +19,7 @@ namespace {
 std::vector<std::string> split_links(const std::vector<std::string>& texts) {
   std::vector<std::string> links;
   for (const std::string& text : texts) {
-    std::istringstream in(text);
+    std::istringstream in(text + ",");  // so that an empty last part is one, and an error
     bool first = true;
     for (std::string part; std::getline(in, part, ','); first = false) {
       if (first || part.find('=') != part.npos)

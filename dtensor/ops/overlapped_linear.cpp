@@ -53,7 +53,11 @@ Task<Tensor> summed(RowFactor factor, Sum sum, Overlap overlap) {
 
 Task<Tensor> of_arriving(RowFactor factor, int dim, Overlap overlap) {
   RowProduct product(std::vector<RowFactor>{factor}, overlap);
-  if (!product.reads(factor.x)) co_return plain(factor, overlap);
+  if (!product.reads(factor.x)) {
+    Task<void> arrived = arrival_of(Tensors(factor.x));
+    co_await std::move(arrived);
+    co_return plain(factor, overlap);
+  }
   Task<Tensor> rows = rows_as_they_arrive(product, dim, nullptr);
   Tensor y = co_await std::move(rows);
   co_return product.record(std::move(y));

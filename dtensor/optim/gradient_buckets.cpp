@@ -233,11 +233,11 @@ void GradientBuckets::add(GradMeta& leaf, Tensor gradient) {
   CS_REQUIRE(!grad_enabled(), "backward: create_graph, but the gradient of parameter ",
              leaf.collected_as,
              " of a DataParallel is kept in a bucket, off the tape; use grad() instead");
-  CS_REQUIRE(!active_ || static_cast<std::size_t>(slot.bucket) >= sent_,
-             "backward: a gradient of parameter ", leaf.collected_as,
-             " of a DataParallel arrived after its bucket (", slot.bucket, " of ", buckets_.size(),
-             ") had been sent; run a hook's own backward before or after this one, or use "
-             "Overlap::Off");
+  CS_REQUIRE(
+      !active_ || static_cast<std::size_t>(slot.bucket) >= sent_,
+      "backward: a gradient of parameter ", leaf.collected_as,
+      " of a DataParallel arrived after its bucket (", slot.bucket, " of ", buckets_.size(),
+      ") had been sent: of another backward, or of a parameter that required none in forward");
   CS_REQUIRE(!is_summed(slot.parameter) || options_.reduce == Reduce::Avg,
              "backward: the gradient of parameter ", leaf.collected_as,
              " of a DataParallel is a sum over ranks already and would be counted again; zero_grad "

@@ -36,9 +36,9 @@ void Lines::write(std::string_view lines) {
     if (line.starts_with("error: ")) {
       error_ = line.substr(0, kLongestQuote);
       error_at_ = std::chrono::steady_clock::now();
-    } else if (line.find_first_not_of(" \t\r") != line.npos && !line.starts_with("warning: ") &&
-               !last_.starts_with(kUncaught)) {
+    } else if (line.find_first_not_of(" \t\r") != line.npos && !line.starts_with("warning: ")) {
       last_ = line.substr(0, kLongestQuote);
+      if (line.starts_with(kUncaught)) uncaught_ = last_;
     }
     const std::size_t size = newline == std::string_view::npos ? lines.size() : newline + 1;
     all += prefix_;

@@ -15,9 +15,10 @@ class Lines {
   Lines(std::string prefix, Write out) : prefix_(std::move(prefix)), out_(std::move(out)) {}
   void add(std::string_view text);
   void end();  // writes a last line without a newline; with a prefix it gets one
-  // The last line that begins with "error: ", else the first "  what():  " of an uncaught exception,
-  // else the last that is no warning or blank; truncated.
+  // The last line that begins with "error: ", else the last that is no warning or blank; truncated.
   const std::string& last() const { return error_.empty() ? last_ : error_; }
+  // The last "  what():  " of an uncaught exception, which a crash handler's lines may follow.
+  const std::string& uncaught() const { return uncaught_; }
   const std::string& error() const { return error_; }  // such an "error: " line; "": there was none
   std::chrono::steady_clock::time_point error_at() const { return error_at_; }  // when that arrived
 
@@ -27,7 +28,7 @@ class Lines {
   std::string prefix_;
   Write out_;
   std::string begun_;  // an unfinished line
-  std::string last_, error_;
+  std::string last_, error_, uncaught_;
   std::chrono::steady_clock::time_point error_at_;
 };
 

@@ -90,7 +90,7 @@ class Supervisor {
 
   void failed(Failure failure);
   std::string cause() const;
-  std::string last_words(int rank) const;
+  std::string last_words(const Failure& failure) const;
   std::optional<Blame> blame_in(const Failure& failure) const;
   const Failure* blamed_by(const Failure& failure) const;
   bool tells_of_another(const Failure& failure) const;

@@ -28,6 +28,8 @@ constexpr milliseconds kLauncher{10'000}, kLauncherOnSignal{200};
 // The most time between the ends of processes after one failure; coshard's wait for each other.
 constexpr milliseconds kTogether{300};
 
+const Ending kAborted{Ending::Kind::Killed, SIGABRT};
+
 }  // namespace
 
 void Supervisor::tell(Socket* guard, unsigned char byte) {
@@ -173,17 +175,18 @@ void Supervisor::reap_launcher() {
 
 // What to say of it ----------------------------------------------------------------------------
 
-std::string Supervisor::last_words(int rank) const {
-  return ranks_[static_cast<std::size_t>(rank)]->err.last();
+std::string Supervisor::last_words(const Failure& failure) const {
+  const Lines& err = ranks_[static_cast<std::size_t>(failure.rank)]->err;
+  const bool is_last = err.error().empty() && !err.uncaught().empty();
+  return failure.ending == kAborted && is_last ? err.uncaught() : err.last();
 }
 
 // Of a rank that has ended in its own way or by an exception that nothing caught.
 std::optional<Blame> Supervisor::blame_in(const Failure& failure) const {
-  const Ending uncaught{Ending::Kind::Killed, SIGABRT};
   if (failure.rank < 0) return std::nullopt;
-  if (failure.ending.kind != Ending::Kind::Exited && failure.ending != uncaught)
+  if (failure.ending.kind != Ending::Kind::Exited && failure.ending != kAborted)
     return std::nullopt;
-  return blame_of(last_words(failure.rank));
+  return blame_of(last_words(failure));
 }
 
 // The failure of which its error tells; none: the words are the rank's own, or nothing else failed.
@@ -196,7 +199,7 @@ const Supervisor::Failure* Supervisor::blamed_by(const Failure& failure) const {
     if (other.rank < 0 || other.rank == failure.rank) continue;
     const std::optional<Blame> theirs = blame_in(other);
     if (theirs && theirs->reason == blame->text) continue;  // it only quotes this failure
-    const std::string own = theirs ? theirs->text : last_words(other.rank);
+    const std::string own = theirs ? theirs->text : last_words(other);
     if (!blame->reason.empty() && (theirs ? own == blame->reason : own.ends_with(blame->reason)))
       return &other;
     if (other.rank == blame->number && (blame->process || !may_be_an_echo(other))) found = &other;
@@ -275,7 +278,7 @@ std::string Supervisor::cause() const {
   if (ending.kind == Ending::Kind::Lost && launcher_ending_ && !launcher_ending_->ok())
     return str_cat(who, ' ', ending.text(), "; ", launcher_name_, ' ', launcher_ending_->text(),
                    stdin_unread_);
-  std::string last = last_words(first.rank);
+  std::string last = last_words(first);
   if (ending.kind != Ending::Kind::Exited || last.empty()) return who + ' ' + ending.text();
   if (last.starts_with("error: ")) last.erase(0, 7);
   return str_cat(who, ' ', ending.text(), ": ", last);

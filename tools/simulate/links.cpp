@@ -69,10 +69,14 @@ Figures read_link(const std::string& text) {
   return text.ends_with("B/s") ? rate_figures(text) : link_figures(text);
 }
 
+bool is_file(const Figures& link) {
+  return link.kind != "rate" && std::ranges::count(link_presets(), link.name) == 0;
+}
+
 // A file is read once, whatever its spellings.
 const Figures* same_link(const GivenLinks& read, const std::string& text) {
   for (const auto& [dim, link] : read.of)
-    if (link.name == text || is_same_file(link.name, text)) return &link;
+    if (link.name == text || (is_file(link) && is_same_file(link.name, text))) return &link;
   return nullptr;
 }
 

@@ -42,21 +42,21 @@ struct FullyShardOptions {
 //   Grads:   those of the shards, in flight after backward(); Optimizer::step and clip_grad_norm
 //            await them. Backward accumulates into existing gradients; parameters it does not reach
 //            get none. grad() computes those of other tensors only. Gradients and hooks that
-//            parameters had before fully_shard are dropped. requires_grad counts as it is when
-//            backward begins. A sum of a replicated gradient and a partial one is partial. To
-//            average over replicas of the shards, along another mesh dimension, call
-//            all_reduce_gradients after backward.
+//            parameters had before fully_shard are dropped. What counts is requires_grad when
+//            backward begins, and in a recomputed module when that runs again. A sum of a
+//            replicated gradient and a partial one is partial. To average over replicas of the
+//            shards, along another mesh dimension, call all_reduce_gradients after backward.
 //   Hooks:   those of register_post_accumulate_grad_hook run once the reduction of the parameter's
 //            gradient has been issued.
 //   Fails:   Error{BadInput}: a mesh of several dimensions, or without this rank; a module that is
 //            sharded already, or part of one that is; a parameter without dimensions, tied to one
 //            of another group, or with another dtype than the group's others; another reduction;
 //            within capture; a parameter that has been replaced since. In backward: parameters that
-//            were changed since forward, or in a recomputed module have come to require a gradient;
-//            a hook that replaces a gradient; create_graph; two backwards at once; run_backward.
-//            Error{Unsupported}: a DTensor on a mesh that is not another slice of the same parent
-//            mesh, or whose rows cannot be split evenly for both. Ranks that miss different
-//            gradients fail at this or the next collective (Error{CommFailed} on all).
+//            were changed since forward, or in a recomputed module have come to require a gradient
+//            too late; a hook that replaces a gradient; create_graph; two backwards at once;
+//            run_backward. Error{Unsupported}: a DTensor on a mesh that is not another slice of the
+//            same parent mesh, or whose rows cannot be split evenly for both. Ranks that miss
+//            different gradients fail at this or the next collective (Error{CommFailed} on all).
 void fully_shard(Module& module, const DeviceMesh& mesh, FullyShardOptions options = {},
                  CallSite site = CallSite::current());
 

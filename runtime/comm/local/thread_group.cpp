@@ -97,7 +97,7 @@ std::string ThreadGroup::last_seen(int rank) const {
     const auto member = std::ranges::find(group->members(), rank);
     if (member == group->members().end()) continue;
     const LastIssued its = group->last_issued(static_cast<int>(member - group->members().begin()));
-    if (its.count == 0 || (last.count > 0 && its.at_ns <= last.at_ns)) continue;
+    if (its.count == 0 || (last.count > 0 && its.at_ns < last.at_ns)) continue;
     last = its;
     on = group->title();
   }

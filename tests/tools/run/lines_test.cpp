@@ -80,7 +80,9 @@ TEST(Lines, WhatAnUncaughtExceptionSaysOutlivesACrashHandler) {
   Lines lines("", to(out));
   lines.add("terminate called after throwing an instance of 'X'\n  what():  disk full\n");
   lines.add("[vm:7] *** Process received signal ***\n[vm:7] *** End of error message ***\n");
-  EXPECT_EQ(lines.last(), "  what():  disk full");
+  EXPECT_EQ(lines.uncaught(), "  what():  disk full");
+  lines.add("that was a child of mine\n");
+  EXPECT_EQ(lines.last(), "that was a child of mine");
 }
 
 }  // namespace

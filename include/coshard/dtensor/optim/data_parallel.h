@@ -27,10 +27,10 @@ struct DataParallelOptions {
 // stored in buckets of one dtype, in the order in which the first backward completes them: the
 // larger of an eighth of all bytes and 1 MB, but at most 25 MB; the first and last buckets are
 // smaller. A bucket is all-reduced in place once its last gradient is complete. Parameters are
-// those that all_reduce_gradients accepts: plain, or DTensors on meshes of other dimensions. A
-// gradient on a mesh with that dimension is Partial there, with the same reduction, and becomes
-// Replicate; or it is Replicate, the whole value already, and keeps its value. Other layouts are
-// kept, P(sum) over other dimensions too.
+// those that all_reduce_gradients accepts: plain, or DTensors. A gradient on a mesh with that
+// dimension is Partial there, with the same reduction, and becomes Replicate; or it is Replicate,
+// the whole value already, and keeps its value. Other layouts are kept, P(sum) over other
+// dimensions too.
 //
 //   Memory:  one gradient of each parameter, allocated by the first backward and kept. Operators
 //            write into it where they can, and the next backward overwrites it: clone a gradient to
