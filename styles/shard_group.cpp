@@ -104,7 +104,8 @@ void ShardGroup::lay_out() {
 void ShardGroup::adopt_parameters() {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     ShardedParameter& p = parameters_[i];
-    p.whole.set_requires_grad(p.shard.requires_grad());
+    p.requires_grad = p.shard.requires_grad();
+    p.whole.set_requires_grad(p.requires_grad);
     p.whole.grad_meta()->collector = weak_from_this();
     p.whole.grad_meta()->collected_as = static_cast<int>(i);
     if (const auto& meta = p.shard.grad_meta()) meta->is_shard = true;

@@ -131,6 +131,31 @@ TEST(ShardGradients, FollowRequiresGradAsItIsInBackward) {
   });
 }
 
+struct Unfreezes : Module {
+  explicit Unfreezes(World& world) : mlp(world) { register_module("mlp", mlp); }
+  Task<Tensor> run(Tensor x) override {
+    mlp.net1.weight.set_requires_grad(true);
+    Tensor y = co_await mlp.forward(std::move(x));
+    co_return y;
+  }
+  Mlp mlp;
+};
+
+TEST(ShardGradients, FollowRequiresGradThatTheForwardItselfSets) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    Unfreezes model(world);
+    model.mlp.net1.weight.set_requires_grad(false);
+    fully_shard(model, dp_line(world));
+    for (int step = 0; step < 2; ++step) {
+      model.zero_grad();
+      const Tensor y = co_await model.forward(rows_of(world, step, 0));
+      co_await backward(mean(mul(y, y)));
+      EXPECT_TRUE(model.mlp.net1.weight.grad().defined());
+      EXPECT_TRUE(model.mlp.net1.weight.requires_grad());
+    }
+  });
+}
+
 TEST(ShardGradients, OfWhatWasFrozenInForwardAndIsNotInItsRecomputationAreAnError) {
   on_ranks(2, [](World& world) -> Task<void> {
     Layers model(world, 2);

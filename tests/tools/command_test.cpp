@@ -200,6 +200,7 @@ TEST(Command, PlanExplainTakesAScalarAndALinkForEachDimension) {
   EXPECT_EQ(together.code, 0) << together.err;
   EXPECT_EQ(together.out, run(plan + "--shape 64,64 --link dp=20us,1GB/s --link tp=2GB/s").out);
   expect_refused(plan + "--link dp=1GB/s,dp=2GB/s", "--link dp=2GB/s: that of dp is given twice");
+  expect_refused(plan + "--link dp=20us,1GB/s,", "20us,1GB/s,");
   expect_refused(plan + "--link dp=1GB/s,pp=2GB/s", "'pp=2GB/s' names no dimension of the mesh");
 }
 

@@ -124,5 +124,15 @@ TEST(ViewLayout, ShardsMoveWithTheirDimensionAndHeadsSplitEvenly) {
       1);
 }
 
+TEST(ViewLayout, AnEmptyTensorOnTheTapeStaysCutWhereNothingIsTakenAway) {
+  without_moving([](World& world, const DeviceMesh& mesh) {
+    DTensor x = placed(world, mesh, {0, 4}, Shard(0));
+    x.set_requires_grad(true);
+    const Tensor y = mul(x, x);
+    EXPECT_EQ(narrow(y, 0, 0, 0).layout(), Layout(Shard(0)));
+    EXPECT_EQ(expand(y, y.shape()).layout(), Layout(Shard(0)));
+  });
+}
+
 }  // namespace
 }  // namespace coshard

@@ -40,6 +40,7 @@ TEST(ThreadGroupOf, LastSawARankOnWhicheverCommunicatorItUsedLast) {
   const auto world = thread_group.communicator(0);
   const std::array<int, 1> self{0};
   const auto alone = world->subgroup(self, "dp");
+  const Work before = world->issue(Collective());
   alone->issue(Collective()).wait();
   EXPECT_NE(thread_group.last_seen(0).find("#0 barrier on dp[1] "), std::string::npos)
       << thread_group.last_seen(0);
