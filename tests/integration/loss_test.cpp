@@ -2,12 +2,16 @@
 
 #include <cmath>
 
+#include <coshard/runtime/sanitizers.h>
 #include "tests/integration/training.h"
 
 namespace coshard::testing {
 namespace {
 
 using train::Options;
+
+// Which looks at what a step does, not at what many learn.
+constexpr bool kSanitized = COSHARD_ASAN || COSHARD_TSAN;
 
 void expect_close(const std::vector<double>& one, const std::vector<double>& many, double tolerance,
                   const std::string& what) {
@@ -24,9 +28,10 @@ void expect_ranks_agree(const std::string& dtype, double tolerance) {
   Options options = small_options(text);
   options.dtype_name = dtype;
   options.batch = 4;
+  if (kSanitized) options.steps = 8;
   const std::vector<double> one = run_training(options).loss;
-  ASSERT_EQ(one.size(), 50U);
-  EXPECT_LT(one.back(), 0.8 * one.front());
+  ASSERT_EQ(one.size(), kSanitized ? 8U : 50U);
+  EXPECT_LT(one.back(), (kSanitized ? 1.0 : 0.8) * one.front());
   for (const char* plan : {"tp", "tp-sp", "dp", "fsdp"}) {
     for (const int ranks : {2, 4}) {
       options.ranks = ranks;
@@ -81,7 +86,7 @@ TEST(Training, LossesOfWovenStepsAreThoseWithout) {
   const TextFile text;
   Options options = small_options(text);
   options.dtype_name = "f64";
-  options.steps = 10;
+  options.steps = kSanitized ? 3 : 10;
   options.ranks = 2;
   for (const char* plan : {"tp", "tp-sp", "dp", "fsdp"})
     for (const int sequences : {2, 3}) {
