@@ -3,33 +3,17 @@
 #include <iostream>
 #include <memory>
 #include <set>
-#include <sstream>
 #include <vector>
 
 #include <coshard/runtime/launch/command_line.h>
 #include "tools/options.h"
 #include "tools/plan.h"
 #include "tools/plan_modules.h"
+#include "tools/simulate/links.h"
 #include "tools/training_options.h"
 
 namespace coshard::tools {
 namespace {
-
-// "dp=20us,1GB/s,tp=1GB/s": a link each. A part without "=" continues the one before.
-std::vector<std::string> split_links(const std::vector<std::string>& texts) {
-  std::vector<std::string> links;
-  for (const std::string& text : texts) {
-    std::istringstream in(text + ",");  // so that an empty last part is one, and an error
-    bool first = true;
-    for (std::string part; std::getline(in, part, ','); first = false) {
-      if (first || part.find('=') != part.npos)
-        links.push_back(part);
-      else
-        links.back() += "," + part;
-    }
-  }
-  return links;
-}
 
 // The subject of `plan explain`: a redistribution or, with --module, a model's linear layers.
 struct Explained {
@@ -61,7 +45,10 @@ struct Explained {
                                    each->results().back());
   }
   int run() {
-    steps.links = split_links(steps.links);
+    std::vector<std::string> links;
+    for (const std::string& text : steps.links)
+      for (std::string& link : split_links(text)) links.push_back(std::move(link));
+    steps.links = std::move(links);
     check();
     modules.mesh = steps.mesh, modules.links = steps.links;
     modules.dtype = steps.dtype, modules.json = steps.json;

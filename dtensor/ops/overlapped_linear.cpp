@@ -51,13 +51,10 @@ Task<Tensor> summed(RowFactor factor, Sum sum, Overlap overlap) {
   co_return redistributed(whole, to);
 }
 
+// Undefined: the operator's rule moves x.
 Task<Tensor> of_arriving(RowFactor factor, int dim, Overlap overlap) {
   RowProduct product(std::vector<RowFactor>{factor}, overlap);
-  if (!product.reads(factor.x)) {
-    Task<void> arrived = arrival_of(Tensors(factor.x));
-    co_await std::move(arrived);
-    co_return plain(factor, overlap);
-  }
+  if (!product.reads(factor.x)) co_return Tensor();
   Task<Tensor> rows = rows_as_they_arrive(product, dim, nullptr);
   Tensor y = co_await std::move(rows);
   co_return product.record(std::move(y));
@@ -73,7 +70,7 @@ Task<Tensor> overlapped_linear(Tensor x, Tensor weight, Tensor bias,
     if (const auto arriving = arriving_choice(factor, overlap, 0)) {
       Task<Tensor> product = of_arriving(factor, arriving->dim, overlap);
       const Tensor y = co_await std::move(product);
-      co_return brought_to(y, target);
+      if (y.defined()) co_return brought_to(y, target);
     }
     if (x.in_flight()) {
       Task<void> arrived = arrival_of(Tensors(x));

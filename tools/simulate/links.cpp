@@ -23,8 +23,6 @@ std::vector<std::string> split(const std::string& text, char at) {
   return parts;
 }
 
-// The text of each dimension's link. A part without "=" continues the previous one:
-// "tp=20us,1GB/s".
 std::map<std::string, std::string> texts_of(const std::vector<MeshDim>& mesh,
                                             const std::string& text) {
   std::map<std::string, std::string> texts;
@@ -32,19 +30,15 @@ std::map<std::string, std::string> texts_of(const std::vector<MeshDim>& mesh,
     for (const MeshDim& dim : mesh) texts[dim.name] = text;
     return texts;
   }
-  std::string* last = nullptr;
-  for (const std::string& part : split(text, ',')) {
+  for (const std::string& part : split_links(text)) {
     const std::size_t equals = part.find('=');
-    if (equals == std::string::npos) {
-      CS_REQUIRE(last != nullptr, "--link ", text, ": expected DIMENSION=LINK, got ", shown(part));
-      *last += "," + part;
-      continue;
-    }
+    CS_REQUIRE(equals != part.npos, "--link ", text, ": expected DIMENSION=LINK, got ",
+               shown(part.substr(0, part.find(','))));
     const std::string name = part.substr(0, equals);
     CS_REQUIRE(std::ranges::any_of(mesh, [&](const MeshDim& d) { return d.name == name; }),
                "--link ", text, ": the mesh ", to_string(mesh), " has no dimension ", shown(name));
     CS_REQUIRE(!texts.contains(name), "--link ", text, ": ", name, " is given twice");
-    last = &(texts[name] = part.substr(equals + 1));
+    texts[name] = part.substr(equals + 1);
   }
   for (const MeshDim& dim : mesh)
     CS_REQUIRE(texts.contains(dim.name), "--link ", text, ": no link for ", dim.name);
@@ -194,6 +188,17 @@ std::string to_string(const std::vector<MeshDim>& mesh) {
   std::string text;
   for (const MeshDim& dim : mesh) text += str_cat(text.empty() ? "" : ",", dim.name, '=', dim.size);
   return text;
+}
+
+std::vector<std::string> split_links(const std::string& text) {
+  std::vector<std::string> links;
+  for (const std::string& part : split(text, ',')) {
+    if (links.empty() || part.find('=') != part.npos)
+      links.push_back(part);
+    else
+      links.back() += "," + part;
+  }
+  return links;
 }
 
 GivenLinks given_links(const std::vector<MeshDim>& mesh, const std::string& text,

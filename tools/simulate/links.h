@@ -21,6 +21,9 @@ int ranks_of(const std::vector<MeshDim>& mesh);
 int size_of_dim(const std::vector<MeshDim>& mesh, const std::string& name);  // 1 if it has none
 std::string to_string(const std::vector<MeshDim>& mesh);
 
+// "dp=20us,1GB/s,tp=1GB/s": a link each. A part without "=" continues the one before.
+std::vector<std::string> split_links(const std::string& text);
+
 // The links of --link, each file read once, for any sizes of the dimensions.
 struct GivenLinks {
   std::map<std::string, Figures> of;  // by dimension; none: own within a node, else ndr
