@@ -6,6 +6,7 @@
 #include <string>
 
 #include "profiling/rank_clock.h"
+#include "tests/support/nanoseconds.h"
 
 namespace coshard {
 namespace {
@@ -51,7 +52,7 @@ TEST(Gather, BringsTracesWithTheirTimes) {
 
 // Ranks that claim clocks of other boots: times are those of rank 0's clock.
 TEST(Gather, LinesUpTheClocksOfSeveralHosts) {
-  constexpr std::int64_t kHour = 3'600'000'000'000;
+  using coshard::testing::kHour;
   const Program program = [](World& world) -> Task<void> {
     if (world.rank() > 0)
       *rank_clock = {str_cat("boot ", world.rank()), world.rank() == 1 ? kHour : -5 * kHour};

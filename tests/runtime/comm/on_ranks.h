@@ -16,15 +16,15 @@
 #include "runtime/comm/make_communicator.h"
 #include "runtime/launch/roster.h"
 #include "tests/support/device.h"
+#include "tests/support/nanoseconds.h"
 #include "tests/support/spread.h"
 
 namespace coshard::test {
 
+using coshard::testing::kSecond;
 using coshard::testing::on_cpu;
 using coshard::testing::test_device;
 using coshard::testing::test_options;
-
-constexpr std::int64_t kSecond = 1'000'000'000;
 
 struct Outcome {
   bool failed = false;

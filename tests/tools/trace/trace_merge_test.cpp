@@ -10,6 +10,7 @@
 #include <coshard/runtime/error.h>
 #include "profiling/json.h"
 #include "tests/support/json.h"
+#include "tests/support/nanoseconds.h"
 
 namespace coshard::tools {
 namespace {
@@ -67,7 +68,7 @@ TEST_F(TraceMerge, OfFilesOfOneHostIsTheTraceOfAllRanks) {
 
 // Times of the clock of another boot, which is an hour behind.
 TEST_F(TraceMerge, OfFilesOfSeveralHostsHasTheTimesOfRankZero) {
-  constexpr std::int64_t kHour = 3'600'000'000'000;
+  using coshard::testing::kHour;
   write(all_, {traced(kHour), traced(kHour + 333)}, 0, 0);
   const Json together = read(all_);
   write(one_, {traced(kHour)}, 0, 0);

@@ -14,11 +14,13 @@
 
 #include <coshard/runtime/error.h>
 #include "tests/support/fake_mpi.h"
+#include "tests/support/nanoseconds.h"
 
 namespace coshard {
 namespace {
 
 using testing::FakeMpi;
+using testing::kHour;
 
 MpiEngine::Bytes bytes_of(int value) {
   return {static_cast<std::byte>(value), static_cast<std::byte>(value >> 8)};
@@ -51,7 +53,6 @@ TEST(MpiEngine, HearsNoticesOfEachProcessInTheOrderOfTheirSending) {
 TEST(MpiEngine, SaysWhetherDataMoveBeforeALargeBlockIsOver) {
   FakeMpi mpi(2, 1);
   MpiEngine a(mpi.api(0)), b(mpi.api(1));
-  constexpr std::int64_t kHour = 3'600'000'000'000;
   constexpr std::size_t kBytes = 40'000'000;
   const std::vector<std::byte> from(kBytes, std::byte{7});
   std::vector<std::byte> to(kBytes);
@@ -72,7 +73,6 @@ TEST(MpiEngine, SaysWhetherDataMoveBeforeALargeBlockIsOver) {
 
 // From its first piece on: one that comes late and at once is not slow.
 TEST(MpiEngine, SaysWhetherABlockMovesSlowly) {
-  constexpr std::int64_t kHour = 3'600'000'000'000;
   constexpr std::size_t kPiece = 60 * 1024;
   FakeMpi mpi(2, 1);
   MpiEngine a(mpi.api(0)), b(mpi.api(1));
