@@ -131,6 +131,21 @@ TEST(ShardGradients, FollowRequiresGradAsItIsInBackward) {
   });
 }
 
+TEST(ShardGradients, AreNoneOfWhatIsFrozenBeforeTheFirstForward) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    Mlp model(world);
+    fully_shard(model, dp_line(world));
+    model.net1.weight.set_requires_grad(false);
+    for (int step = 0; step < 2; ++step) {
+      const Tensor y = co_await model.forward(rows_of(world, step, 0));
+      co_await backward(mean(mul(y, y)));
+      EXPECT_FALSE(model.net1.weight.requires_grad());
+      EXPECT_FALSE(model.net1.weight.grad().defined());
+      EXPECT_TRUE(model.net2.weight.grad().defined());
+    }
+  });
+}
+
 struct Unfreezes : Module {
   explicit Unfreezes(World& world) : mlp(world) { register_module("mlp", mlp); }
   Task<Tensor> run(Tensor x) override {
