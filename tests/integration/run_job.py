@@ -74,8 +74,8 @@ class Job:
 
 
 class Jobs(unittest.TestCase):
-    def job(self, *words):
-        return Job(*words).end()
+    def job(self, *words, **streams):
+        return Job(*words, **streams).end()
 
     def check(self, job, code, last=None):
         """Its exit code and last line, and that nothing of it is left."""

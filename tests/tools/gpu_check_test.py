@@ -91,6 +91,18 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(answer("--modversion", "CLI11").returncode, 0)
         self.assertEqual(answer("--modversion", "nlohmann_json").returncode, 1)
 
+    def test_a_build_needs_no_more_than_the_headers_it_is_given(self):
+        given = os.path.join(self.folder.name, "given")
+        os.makedirs(given)
+        os.symlink("/usr", os.path.join(given, "usr"))
+        build = os.path.join(self.folder.name, "build")
+        command = ["meson", "setup", build, ROOT, "--native-file", gpu_check().Headers(given, build).native_file(),
+                   "--wrap-mode=nofallback", "-Dcuda=disabled", "-Dmpi=disabled", "-Dtests=enabled"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout[-2000:])
+        for name in ("fmt", "libcrypto", "cli11", "nlohmann_json", "GTest"):
+            self.assertRegex(done.stdout, rf"Run-time dependency {name} found: YES (99\.0|3\.0\.0|1\.12\.1)")
+
     def test_headers_that_are_not_there_are_named(self):
         with self.assertRaisesRegex(SystemExit, "--headers /nowhere: there is no usr/include"):
             gpu_check().Headers("/nowhere", self.folder.name)

@@ -89,6 +89,7 @@ class Supervisor {
   void reap_launcher();
 
   void failed(Failure failure);
+  std::string end_of_launcher() const;
   std::string cause() const;
   std::string last_words(const Failure& failure) const;
   std::optional<Blame> blame_in(const Failure& failure) const;
@@ -116,8 +117,8 @@ class Supervisor {
   pid_t launcher_ = 0;
   std::string launcher_name_;
   std::optional<Ending> launcher_ending_;
-  std::string aborted_;       // who called MPI_Abort, according to the launcher
-  std::string stdin_unread_;  // what to say of it if the launcher ended for that
+  std::string aborted_;        // who called MPI_Abort, according to the launcher
+  bool stdin_unread_ = false;  // by process 0, according to the launcher
   Descriptor launcher_out_, launcher_err_;
   std::unique_ptr<Lines> launcher_says_, launcher_complains_;
   bool over_ = false, interrupted_ = false, ends_others_ = false, told_to_end_ = false;
