@@ -62,8 +62,8 @@ std::string_view kernel_kind(ComputeClass what) {
 
 std::string_view category(const Span& span) {
   if (span.track == Track::Communication) return "collective";
-  if (span.track == Track::Compute) return "kernel";
   if (span.flow != 0) return "await";
+  if (span.track == Track::Compute) return "kernel";
   return span.module.empty() ? "range" : "module";
 }
 
@@ -106,7 +106,8 @@ std::vector<Edge> edges_of(const ChromeTrace& rank) {
   std::vector<Edge> edges;
   bool communicates = false;
   for (const Span& span : rank.spans()) {
-    if (span.track == Track::Host) continue;
+    if (span.track != Track::Communication && (span.track == Track::Host || span.flow != 0))
+      continue;
     const int collectives = span.track == Track::Communication ? 1 : 0;
     communicates = communicates || collectives > 0;
     edges.push_back({span.begin, span.bytes, collectives, 1 - collectives});
@@ -239,6 +240,7 @@ class Writer {
 }  // namespace
 
 void ChromeTrace::keep(Span span) {
+  kept_kernel_ = span.track == Track::Compute && spans_.size() < max_events_;
   if (spans_.size() < max_events_) {
     spans_.push_back(std::move(span));
   } else {
@@ -247,21 +249,41 @@ void ChromeTrace::keep(Span span) {
 }
 
 void ChromeTrace::issued(const CommEvent& event, std::int64_t now) {
-  issues_[event.id] = {now, module_at_work()};
+  issues_[event.id] = {.at = now, .module = module_at_work()};
   if (event.link != link_ && !event.link.empty()) link_ = event.link;
 }
 
-// Keeps the collective and its await together, so that every arrow has both ends.
 void ChromeTrace::ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t done,
                         std::int64_t now) {
-  const auto found = issues_.find(event.id);
-  if (found == issues_.end()) return;
-  const Issue issue = std::move(found->second);
-  issues_.erase(found);
+  if (event.queued) return;  // what the host did says nothing of the streams
+  const auto issue = issues_.extract(event.id);
+  if (!issue) return;
+  keep_collective(event, issue.mapped(), done, {"", Track::Host, wait_begin, now});
+}
+
+void ChromeTrace::stalled(const CommEvent& event, std::int64_t begin, std::int64_t end) {
+  const auto issue = issues_.find(event.id);
+  if (issue == issues_.end()) return;
+  issue->second.stall_begin = begin;
+  issue->second.stall_end = end;
+}
+
+void ChromeTrace::ran(const CommEvent& event, std::int64_t begin, std::int64_t end) {
+  auto known = issues_.extract(event.id);
+  if (!known) return;
+  Issue& issue = known.mapped();
+  issue.at = begin;
+  keep_collective(event, issue, end, {"", Track::Compute, issue.stall_begin, issue.stall_end});
+}
+
+// Together with its await, so that every arrow has both ends.
+void ChromeTrace::keep_collective(const CommEvent& event, const Issue& issue, std::int64_t done,
+                                  Span wait) {
   if (spans_.size() + 2 > max_events_) {
     dropped_ += 2;
     return;
   }
+  kept_kernel_ = false;
   Span span{title(event), Track::Communication, issue.at, std::max(issue.at + kShortest, done),
             ++flows_};
   span.bytes = event.bytes;
@@ -271,9 +293,9 @@ void ChromeTrace::ready(const CommEvent& event, std::int64_t wait_begin, std::in
   span.communicator = event.communicator;
   spans_.push_back(span);
   span.name = "await " + span.name;
-  span.track = Track::Host;
-  span.begin = wait_begin;
-  span.end = std::max(now, wait_begin + kShortest);
+  span.track = wait.track;
+  span.begin = wait.begin;
+  span.end = std::max(wait.end, wait.begin + kShortest);
   spans_.push_back(std::move(span));
 }
 
@@ -287,6 +309,17 @@ void ChromeTrace::computed(std::string_view op, ComputeClass what, std::int64_t 
     inputs_.pop_back();
   }
   keep(std::move(span));
+}
+
+void ChromeTrace::queued(std::uint64_t kernel) {
+  if (kept_kernel_) untimed_[kernel] = spans_.size() - 1;
+}
+
+void ChromeTrace::kernel_ran(std::uint64_t kernel, std::int64_t begin, std::int64_t end) {
+  const auto known = untimed_.extract(kernel);
+  if (!known) return;
+  spans_[known.mapped()].begin = begin;
+  spans_[known.mapped()].end = std::max(end, begin + kShortest);
 }
 
 void ChromeTrace::open(std::string_view name, std::string module) {

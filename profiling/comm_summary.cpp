@@ -64,21 +64,37 @@ void CommSummary::issued(const CommEvent& event, std::int64_t now) {
     ++each->row.count;
     each->row.bytes += event.bytes;
   }
-  issued_at_[event.id] = now;
+  if (!event.queued) issued_at_[event.id] = now;
   if (event.link != link_ && !event.link.empty()) link_ = event.link;
 }
 
 void CommSummary::ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t done,
                         std::int64_t now) {
-  const std::array both{&total_, &of(event)};
-  for (Counted* each : both) each->row.exposed_ns += each->exposed.add(wait_begin, now);
+  if (event.queued) return;
+  add_exposed(event, wait_begin, now);
   const auto issue = issued_at_.find(event.id);
   if (issue == issued_at_.end()) return;
-  for (Counted* each : both) {
-    each->row.in_flight_ns += each->in_flight.add(issue->second, done);
-    each->row.blocked_ns += each->blocked.add_common(total_.exposed, issue->second, done);
-  }
+  add_in_flight(event, issue->second, done);
   issued_at_.erase(issue);
+}
+
+void CommSummary::ran(const CommEvent& event, std::int64_t begin, std::int64_t end) {
+  add_in_flight(event, begin, end);
+}
+
+void CommSummary::stalled(const CommEvent& event, std::int64_t begin, std::int64_t end) {
+  add_exposed(event, begin, end);
+}
+
+void CommSummary::add_exposed(const CommEvent& event, std::int64_t begin, std::int64_t end) {
+  for (Counted* each : {&total_, &of(event)}) each->row.exposed_ns += each->exposed.add(begin, end);
+}
+
+void CommSummary::add_in_flight(const CommEvent& event, std::int64_t begin, std::int64_t end) {
+  for (Counted* each : {&total_, &of(event)}) {
+    each->row.in_flight_ns += each->in_flight.add(begin, end);
+    each->row.blocked_ns += each->blocked.add_common(total_.exposed, begin, end);
+  }
 }
 
 void CommSummary::computed(std::string_view, ComputeClass what, std::int64_t begin,

@@ -1,6 +1,10 @@
 #include <coshard/runtime/observer.h>
 
 #include <chrono>
+#include <utility>
+
+#include <coshard/runtime/device/device.h>
+#include "runtime/device/stream_times.h"
 
 namespace coshard {
 
@@ -22,6 +26,25 @@ std::string_view to_string(CollectiveKind kind) {
 std::int64_t now_ns() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+}
+
+Computing::Computing(Observer& observer, Device& device, std::string_view op, ComputeClass what,
+                     const DescribeInputs& inputs)
+    : observer_(observer), device_(device), op_(op), what_(what) {
+  observer_.computing(op_, what_, inputs);
+  if (device_.queues() && observer_.times_kernels())
+    from_ = device_.compute_stream().record_timed();
+  begin_ = now_ns();
+}
+
+// A device that fails here reports it at its next call.
+Computing::~Computing() {
+  observer_.computed(op_, what_, begin_, now_ns());
+  if (from_ == nullptr) return;
+  try {
+    device_.times().kernel(std::move(from_), device_.compute_stream().record_timed());
+  } catch (const std::exception&) {
+  }
 }
 
 }  // namespace coshard

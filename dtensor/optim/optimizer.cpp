@@ -81,7 +81,7 @@ Task<void> Optimizer::step(CallSite site) {
 void Optimizer::update_and_tell() {
   World* world = World::current();
   if (world == nullptr || !world->observed()) return update();
-  const Computing told(world->observer(), name(), ComputeClass::Other, [this] {
+  const Computing told(world->observer(), *world->device(), name(), ComputeClass::Other, [this] {
     std::int64_t elements = 0;
     for (const Tensor& p : parameters_) elements += p.local_numel();
     return str_cat(parameters_.size(), " parameters, ", elements, " elements");

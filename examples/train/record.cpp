@@ -34,6 +34,7 @@ void Record::stop_observing() {
 }
 
 Task<void> Record::gather() {
+  world_.device()->synchronize();  // it tells of the last steps
   stop_observing();
   Task<std::vector<CommSummary>> all = gather_summaries(world_, table_);
   std::vector<CommSummary> tables = co_await std::move(all);
@@ -43,19 +44,23 @@ Task<void> Record::gather() {
     traces = co_await std::move(of_all);
   }
   if (world_.rank() != 0) co_return;
-  outcome_.gemm_share = table_.gemm_share(wall_);
+  if (!world_.device()->queues()) outcome_.gemm_share = table_.gemm_share(wall_);
   outcome_.tables = std::move(tables);
   outcome_.traces = std::move(traces);
 }
 
 void Record::before_step(int step) {
   if (step == settled_) {
+    world_.device()->synchronize();  // it tells of the steps before
     table_.reset();
     told_ = {};
   }
   const bool trace = trace_begin_ >= 0 && step >= trace_begin_ && step < trace_end_;
   if (trace && !tracing_) world_.add_observer(&trace_);
-  if (!trace && tracing_) world_.remove_observer(&trace_);
+  if (!trace && tracing_) {
+    world_.device()->synchronize();
+    world_.remove_observer(&trace_);
+  }
   tracing_ = trace;
 }
 

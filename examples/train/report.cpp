@@ -151,10 +151,11 @@ void print_report(std::ostream& out, const Options& options, const Outcome& outc
     out << fmt::format("\nstopped after step {} of {}: {}\n", outcome.stopped_after, options.steps,
                        cause(outcome));
   out << fmt::format(
-      "\n{} steps, median {:.1f} ms ({:.1f} to {:.1f}): {:.0f} tokens/s; {:.1f} % of a step in "
-      "GEMM and attention\n",
+      "\n{} steps, median {:.1f} ms ({:.1f} to {:.1f}): {:.0f} tokens/s{}\n",
       outcome.step_ms.size(), steps.median, steps.min, steps.max, tokens_per_s(options, outcome),
-      outcome.gemm_share * 100);
+      outcome.gemm_share
+          ? fmt::format("; {:.1f} % of a step in GEMM and attention", *outcome.gemm_share * 100)
+          : "");
   if (options.ranks > 1) {
     out << fmt::format("\nCommunication, mean over {} ranks:\n", options.ranks);
     print_comm_summary(out, outcome.tables);
@@ -202,7 +203,7 @@ std::string report_json(const Options& options, const Outcome& outcome,
                  {"step_ms_min", steps.min},
                  {"step_ms_max", steps.max},
                  {"bits_per_byte", or_null(outcome.bits_per_byte)},
-                 {"gemm_share", outcome.gemm_share},
+                 {"gemm_share", or_null(outcome.gemm_share)},
                  {"hidden_share", of_all_ranks(outcome).hidden_share()},
                  {"communication", communication_json(options, outcome)},
                  {"parameters", outcome.parameters},

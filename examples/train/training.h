@@ -28,7 +28,8 @@ struct Outcome {
   std::vector<double> step_ms;  // by step
   // How many steps were complete when the run ended early, or with a non-finite loss; 0: neither.
   int stopped_after = 0;
-  double gemm_share = 0;  // of the time of the steps that count
+  // Of the time of the steps that count; none on a device that queues its work.
+  std::optional<double> gemm_share;
   std::optional<double> bits_per_byte;
   std::string sample;
   // of every rank; traces only if requested

@@ -24,7 +24,8 @@ struct GpuPart {
 constexpr GpuPart kGpuParts[] = {
     {"host time", 2, measure_host_time}, {"matmul", 1, measure_matmul},
     {"bandwidth", 1, measure_bandwidth}, {"attention", 1, measure_attention},
-    {"block", 1, measure_block},         {"collectives", 0, measure_collective_bandwidth}};
+    {"block", 1, measure_block},         {"collectives", 0, measure_collective_bandwidth},
+    {"overlap", 0, measure_overlap}};
 
 Task<void> measure_part(World& world, const GpuPart& one, const GpuSizes& sizes,
                         GpuResults& results) {
@@ -106,6 +107,8 @@ GpuSizes GpuSizes::tiny() {
   sizes.parameters = 320;
   sizes.copied = 1024;
   sizes.collective_kib = {1, 4};
+  sizes.gathered = 16;
+  sizes.product = 16;
   sizes.calls = 1;
   sizes.steps = 1;
   return sizes;

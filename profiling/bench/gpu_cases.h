@@ -1,6 +1,6 @@
 #pragma once
 // The parts of `coshard bench gpu`. Each runs on the rank's thread of a world of one rank (host
-// time: two; collectives: as many as there are GPUs, at least two) and adds its results;
+// time: two; collectives, overlap: as many as there are GPUs, at least two) and adds its results;
 // peer/bench_pytorch_gpu.py does the same work on one GPU under the same names.
 #include <cstdint>
 #include <functional>
@@ -23,8 +23,10 @@ struct GpuSizes {
   std::int64_t parameters = std::int64_t{1} << 28;  // of AdamW, in 16 tensors
   std::int64_t copied = std::int64_t{1} << 30;      // bf16 elements
   std::vector<std::int64_t> collective_kib = {64, 1024, 16384, 262144};
-  int calls = 1000;  // whose host time is measured
-  int steps = 10;    // of everything else, per round
+  std::int64_t gathered = 65536;  // rows of 1024 bf16 elements, over all ranks
+  std::int64_t product = 4096;    // under which they are gathered
+  int calls = 1000;               // whose host time is measured
+  int steps = 10;                 // of everything else, per round
 
   static GpuSizes tiny();
 };
@@ -74,5 +76,6 @@ Task<void> measure_bandwidth(World& world, const GpuSizes& sizes, GpuResults& re
 Task<void> measure_attention(World& world, const GpuSizes& sizes, GpuResults& results);
 Task<void> measure_block(World& world, const GpuSizes& sizes, GpuResults& results);
 Task<void> measure_collective_bandwidth(World& world, const GpuSizes& sizes, GpuResults& results);
+Task<void> measure_overlap(World& world, const GpuSizes& sizes, GpuResults& results);
 
 }  // namespace coshard::bench

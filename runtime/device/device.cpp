@@ -4,6 +4,7 @@
 
 #include <coshard/runtime/error.h>
 #include "runtime/coro/frame_allocator.h"
+#include "runtime/device/stream_times.h"
 
 namespace coshard {
 
@@ -33,6 +34,9 @@ void Buffer::used_until(std::shared_ptr<Event> event) {
   uses_.insert(uses_.end(), uses.begin(), uses.end());
   lock_.unlock();
 }
+
+Device::Device() : times_(std::make_unique<StreamTimes>()) {}
+Device::~Device() = default;
 
 std::shared_ptr<Buffer> Device::make_buffer(std::size_t bytes) {
   // Nothing is accessed there, but offsets are added to it, so a null pointer would not do.

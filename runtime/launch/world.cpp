@@ -4,6 +4,7 @@
 
 #include <coshard/runtime/error.h>
 #include "runtime/coro/user_call.h"
+#include "runtime/device/stream_times.h"
 
 namespace coshard {
 namespace {
@@ -40,6 +41,21 @@ class World::FanOut final : public Observer {
   void computed(std::string_view op, ComputeClass kind, std::int64_t begin,
                 std::int64_t end) override {
     each([&](Observer& o) { o.computed(op, kind, begin, end); });
+  }
+  void ran(const CommEvent& event, std::int64_t begin, std::int64_t end) override {
+    each([&](Observer& o) { o.ran(event, begin, end); });
+  }
+  void stalled(const CommEvent& event, std::int64_t begin, std::int64_t end) override {
+    each([&](Observer& o) { o.stalled(event, begin, end); });
+  }
+  bool times_kernels() const override {
+    return std::ranges::any_of(observers_, &Observer::times_kernels);
+  }
+  void queued(std::uint64_t kernel) override {
+    each([&](Observer& o) { o.queued(kernel); });
+  }
+  void kernel_ran(std::uint64_t kernel, std::int64_t begin, std::int64_t end) override {
+    each([&](Observer& o) { o.kernel_ran(kernel, begin, end); });
   }
   void module_enter(std::string_view path) override {
     modules.own().push_back(std::make_shared<const std::string>(path));
@@ -88,6 +104,7 @@ World::World(int rank, WorldOptions options, std::shared_ptr<Device> device,
       fan_out_(std::make_shared<FanOut>(observers_)) {
   CS_REQUIRE(current() == nullptr, "rank ", rank, ": this thread already has a world");
   communicator_->observe(fan_out_->slot);
+  device_->times().observe(fan_out_->slot);
   RankContext::current().world = this;
   for (const ObserverMaker make : observer_makers()) {
     std::unique_ptr<Observer> made = make(rank_);

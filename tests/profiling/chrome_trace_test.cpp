@@ -49,6 +49,32 @@ std::vector<ChromeTrace> busy_ranks() {
   return ranks;
 }
 
+// Of a device that queues its work: the host is done before anything has run.
+std::vector<ChromeTrace> queued_ranks() {
+  std::vector<ChromeTrace> ranks(1);
+  ChromeTrace& trace = ranks[0];
+  CommEvent first = event(1), second = event(2);
+  first.queued = second.queued = true;
+  trace.module_enter("a");
+  const std::int64_t t = now_ns();
+  trace.issued(first, t);
+  trace.computed("matmul", ComputeClass::Gemm, t + 10, t + 20);
+  trace.queued(1);
+  trace.issued(second, t + 30);
+  trace.ready(first, t + 40, t + 40, t + 40);
+  trace.computed("add", ComputeClass::Other, t + 50, t + 60);
+  trace.queued(2);
+  trace.ready(second, t + 70, t + 70, t + 70);
+  trace.module_exit("a");
+  trace.kernel_ran(1, t + 1'000'000, t + 3'000'000);
+  trace.stalled(first, t + 3'000'000, t + 4'000'000);
+  trace.ran(first, t + 1'000'000, t + 4'000'000);
+  trace.kernel_ran(2, t + 4'000'000, t + 6'000'000);
+  trace.stalled(second, t + 6'000'000, t + 6'000'000);
+  trace.ran(second, t + 4'000'000, t + 5'000'000);
+  return ranks;
+}
+
 const char* const kNests = R"(
 tracks = {}
 for e in d['traceEvents']:
@@ -61,6 +87,20 @@ for spans in tracks.values():
         assert not open_ends or end <= open_ends[-1] + 1e-6, (begin, end, open_ends)
         open_ends.append(end)
 )";
+
+TEST(ChromeTrace, ShowsQueuedWorkWhereTheStreamsHadIt) {
+  EXPECT_TRUE(testing::json_holds(written(queued_ranks()), R"(
+spans = [(e['cat'], e['tid'], round(e['dur'])) for e in sorted((e for e in d['traceEvents'] if e['ph'] == 'X'), key=lambda e: e['ts'])]
+assert spans[0][0] == 'module', spans
+assert sorted(spans[1:]) == [('await', 1, 0), ('await', 1, 1000), ('collective', 2, 1000), ('collective', 2, 3000),
+                             ('kernel', 1, 2000), ('kernel', 1, 2000)], spans
+exposed = [e['args']['ms'] for e in d['traceEvents'] if e['ph'] == 'C' and 'ms' in e['args']]
+assert exposed == [0, 1], exposed  # the first collective runs on for 1 ms after the kernel
+modules = {e['args'].get('module') for e in d['traceEvents'] if e['ph'] == 'X' and e['cat'] == 'kernel'}
+assert modules == {'a'} or modules == {None}, modules
+)"));
+  EXPECT_TRUE(testing::json_holds(written(queued_ranks()), kNests));
+}
 
 TEST(ChromeTrace, IsJsonWithAProcessPerRankAndThreeNamedTracks) {
   EXPECT_TRUE(testing::json_holds(written(busy_ranks()), R"(

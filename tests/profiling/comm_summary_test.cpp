@@ -48,6 +48,23 @@ TEST(CommSummary, AnAwaitLongerThanTheFlightHidesNothing) {
   EXPECT_EQ(table.hidden_share(), 0);
 }
 
+// On a device that queues its work, what the host did says nothing.
+TEST(CommSummary, CountsTheTimesOfStreamsWhereWorkIsQueued) {
+  CommSummary table;
+  CommEvent queued = event(1, "P->R", 1000);
+  queued.queued = true;
+  table.issued(queued, 1 * kMs);
+  table.ready(queued, 2 * kMs, 2 * kMs, 2 * kMs);
+  EXPECT_EQ(table.total().in_flight_ns, 0);
+  table.stalled(queued, 27 * kMs, 30 * kMs);
+  table.ran(queued, 20 * kMs, 30 * kMs);
+  const CommSummary::Row row = table.rows().at(0);
+  EXPECT_EQ(row.count, 1);
+  EXPECT_EQ(row.in_flight_ns, 10 * kMs);
+  EXPECT_EQ(row.exposed_ns, 3 * kMs);
+  EXPECT_NEAR(row.hidden(), 0.7, 1e-12);
+}
+
 // As one await of several pieces does: all are in flight, and awaited, at once.
 TEST(CommSummary, CountsTimeThatCollectivesShareOnce) {
   CommSummary table;

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include <coshard/runtime/device/device.h>
 #include <coshard/runtime/observer.h>
 
 namespace coshard {
@@ -33,7 +34,9 @@ TEST(ObserverCalls, AKernelEndsAlsoWhenItFails) {
   } seen;
   EXPECT_THROW(
       {
-        const Computing matmul(seen, "matmul", ComputeClass::Gemm, [] { return "f32[2,3]"; });
+        const auto device = make_cpu_device(1);
+        const Computing matmul(seen, *device, "matmul", ComputeClass::Gemm,
+                               [] { return "f32[2,3]"; });
         EXPECT_EQ(seen.worked_on, "f32[2,3]");
         EXPECT_EQ(seen.begun, "matmul");
         EXPECT_EQ(seen.ended, "");

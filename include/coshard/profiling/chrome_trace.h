@@ -3,8 +3,10 @@
 // per rank, with the tracks host (named ranges, modules, awaits), compute (kernels, with their
 // inputs) and communication (collectives; a track for each communicator), an arrow from each issue
 // to its await, and two counters: bytes in flight, and total communication time not hidden by
-// kernels. The root module is called "model". One observer per rank, used on its thread; written
-// after the ranks have ended. `coshard trace report` reads it.
+// kernels. On a device that queues its work, kernels, collectives and awaits are where its streams
+// had them, awaits on the compute track; modules and ranges are the host's. The root module is
+// called "model". One observer per rank, used on its thread; written after the ranks have ended.
+// `coshard trace report` reads it.
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -34,6 +36,11 @@ class ChromeTrace : public Observer {
   }
   void computed(std::string_view op, ComputeClass what, std::int64_t begin,
                 std::int64_t end) override;
+  void ran(const CommEvent& event, std::int64_t begin, std::int64_t end) override;
+  void stalled(const CommEvent& event, std::int64_t begin, std::int64_t end) override;
+  bool times_kernels() const override { return true; }
+  void queued(std::uint64_t kernel) override;
+  void kernel_ran(std::uint64_t kernel, std::int64_t begin, std::int64_t end) override;
   void module_enter(std::string_view path) override {
     open(module_name(path), std::string(module_name(path)));
   }
@@ -78,11 +85,13 @@ class ChromeTrace : public Observer {
   struct Issue {
     std::int64_t at;
     std::string module;
+    std::int64_t stall_begin = 0, stall_end = 0;  // the last one, on a device that queues its work
   };
   static std::string_view module_name(std::string_view path) {
     return path.empty() ? "model" : path;
   }
   void keep(Span span);
+  void keep_collective(const CommEvent& event, const Issue& issue, std::int64_t done, Span wait);
   void open(std::string_view name, std::string module);
 
   std::size_t max_events_, dropped_ = 0;
@@ -90,6 +99,8 @@ class ChromeTrace : public Observer {
   std::vector<Open> open_;                           // ranges and modules entered and not yet left
   std::vector<std::string> inputs_;                  // of running kernels
   std::unordered_map<std::uint64_t, Issue> issues_;  // by event id
+  bool kept_kernel_ = false;                         // the last one is the last span
+  std::unordered_map<std::uint64_t, std::size_t> untimed_;  // kernels, by number: their spans
   std::uint64_t flows_ = 0;
   std::string link_;
 };

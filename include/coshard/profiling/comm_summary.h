@@ -1,7 +1,8 @@
 #pragma once
-// The cost of communication, by kind and purpose: count, bytes, GB/s, the time the host was blocked
-// by it, and the share hidden under compute; and the time of compute, by class. An observer of one
-// rank, used on its thread; tables of several ranks are merged after they have ended.
+// The cost of communication, by kind and purpose: count, bytes, GB/s, the time compute was blocked
+// by it, and the share hidden under compute; and the time of compute, by class. What is blocked is
+// the host, or on a device that queues its work, the compute stream, by the device's clock. An
+// observer of one rank, used on its thread; tables of several ranks are merged after they have ended.
 //
 // Times are wall-clock times: where collectives are in flight, or awaited, at the same time, a row
 // counts the shared time once, and so does the total over rows, which may be less than their sum.
@@ -25,12 +26,12 @@ class CommSummary : public Observer {
     CollectiveKind kind{};
     std::string label;
     std::int64_t count = 0, bytes = 0;
-    // The time during which at least one was in flight, from issue until its data were complete;
-    // only those that were awaited count.
+    // The time during which at least one was in flight, from issue (on a stream: from its begin
+    // there) until its data were complete; only those that were awaited count.
     std::int64_t in_flight_ns = 0;
-    std::int64_t exposed_ns = 0;  // the host was blocked in an await, including time spent helping
-    std::int64_t blocked_ns = 0;  // of in_flight_ns, with the host blocked in any await
-    double hidden() const;        // share of in_flight_ns in which it was not, in [0, 1]
+    std::int64_t exposed_ns = 0;     // blocked in an await, including time the host spent helping
+    std::int64_t blocked_ns = 0;     // of in_flight_ns, blocked in any await
+    double hidden() const;           // share of in_flight_ns that was not blocked, in [0, 1]
     double gigabytes_per_s() const;  // from `bytes`: of each collective's larger buffer
   };
 
@@ -42,7 +43,8 @@ class CommSummary : public Observer {
   std::int64_t compute_ns(ComputeClass what) const {
     return compute_ns_[static_cast<std::size_t>(what)];
   }
-  // Share of `wall_ns` that this rank spent in GEMM and attention kernels.
+  // Share of `wall_ns` that this rank's host spent in GEMM and attention kernels; on a device that
+  // queues its work, in queueing them.
   double gemm_share(std::int64_t wall_ns) const;
   void merge(const CommSummary& other);
   void reset();  // collectives in flight stay known
@@ -52,6 +54,8 @@ class CommSummary : public Observer {
              std::int64_t now) override;
   void computed(std::string_view op, ComputeClass what, std::int64_t begin,
                 std::int64_t end) override;
+  void ran(const CommEvent& event, std::int64_t begin, std::int64_t end) override;
+  void stalled(const CommEvent& event, std::int64_t begin, std::int64_t end) override;
 
  private:
   friend struct ObserverJson;
@@ -72,6 +76,8 @@ class CommSummary : public Observer {
     Covered in_flight, exposed, blocked;
   };
   Counted& of(const CommEvent& event);
+  void add_exposed(const CommEvent& event, std::int64_t begin, std::int64_t end);
+  void add_in_flight(const CommEvent& event, std::int64_t begin, std::int64_t end);
 
   std::map<Key, Counted> rows_;
   Counted total_{{CollectiveKind{}, "total"}, {}, {}, {}};

@@ -37,6 +37,7 @@ struct CommEvent {
   std::string_view label;         // what it is for: "S(0)->R", "optimizer", ...
   CallSite where;                 // the user's call site that led to it
   std::string_view link;  // "20us,1GB/s" where its time is that of an emulated link; else empty
+  bool queued = false;    // on a device that queues its work: `ran` and `stalled` give its times
 };
 
 enum class ComputeClass : std::uint8_t { Gemm, Attention, Other };
@@ -59,9 +60,22 @@ class Observer {
                      std::int64_t /*now*/) {}
   // One kernel of operator `op` is about to run; `computed` follows, also when it fails.
   virtual void computing(std::string_view /*op*/, ComputeClass, const DescribeInputs&) {}
-  // One kernel of operator `op` ran on the compute stream.
+  // One kernel of operator `op` ran on the compute stream, or the host has queued it there.
   virtual void computed(std::string_view /*op*/, ComputeClass, std::int64_t /*begin*/,
                         std::int64_t /*end*/) {}
+  // The rest is of devices that queue their work, where the times above are those of the host. Each
+  // is called once the device is past `end`: within Device::synchronize() at the latest.
+  // A collective that was awaited was on its stream from `begin`, when this rank's compute stream
+  // and earlier collectives let it begin, to `end`; after `ready`.
+  virtual void ran(const CommEvent&, std::int64_t /*begin*/, std::int64_t /*end*/) {}
+  // The compute stream stood still from `begin`, where it needed the collective or a part of it, to
+  // the end of that; no time if that had ended before. Comes before `ran`.
+  virtual void stalled(const CommEvent&, std::int64_t /*begin*/, std::int64_t /*end*/) {}
+  // Whether kernels are timed, too: two events each.
+  virtual bool times_kernels() const { return false; }
+  // The kernel of the last `computed` gets this number, and `kernel_ran` will tell its times.
+  virtual void queued(std::uint64_t /*kernel*/) {}
+  virtual void kernel_ran(std::uint64_t /*kernel*/, std::int64_t /*begin*/, std::int64_t /*end*/) {}
   // A module's forward; in backward, the part that belongs to that forward.
   virtual void module_enter(std::string_view /*path*/) {}
   virtual void module_exit(std::string_view /*path*/) {}
@@ -78,24 +92,25 @@ using ObserverSlot = std::shared_ptr<Observer*>;
 // steady clock, nanoseconds
 std::int64_t now_ns();
 
-// Reports one kernel: `computing` now, `computed` at its end.
+class Device;
+class Event;
+
+// Reports one kernel on the device's compute stream: `computing` now, `computed` at its end.
 class Computing {
  public:
-  Computing(Observer& observer, std::string_view op, ComputeClass what,
-            const DescribeInputs& inputs)
-      : observer_(observer), op_(op), what_(what) {
-    observer_.computing(op_, what_, inputs);
-    begin_ = now_ns();
-  }
-  ~Computing() { observer_.computed(op_, what_, begin_, now_ns()); }
+  Computing(Observer& observer, Device& device, std::string_view op, ComputeClass what,
+            const DescribeInputs& inputs);
+  ~Computing();
   Computing(const Computing&) = delete;
   Computing& operator=(const Computing&) = delete;
 
  private:
   Observer& observer_;
+  Device& device_;
   std::string_view op_;
   ComputeClass what_;
   std::int64_t begin_ = 0;
+  std::shared_ptr<Event> from_;  // on a device that queues its work, if the kernel is timed
 };
 
 }  // namespace coshard

@@ -48,6 +48,7 @@ CommEvent LocalCommunicator::event_of(const Collective& collective, std::uint64_
   event.communicator = group_->name();
   event.label = collective.label;
   event.where = collective.where;
+  event.queued = device_ != nullptr;
   if (const LinkQueue* link = group_->link()) event.link = link->text();
   return event;
 }

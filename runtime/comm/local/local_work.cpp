@@ -10,6 +10,7 @@
 #include "runtime/comm/neighbours.h"
 #include "runtime/coro/census.h"
 #include "runtime/coro/spin_wait.h"
+#include "runtime/device/stream_times.h"
 
 namespace coshard {
 namespace {
@@ -29,22 +30,6 @@ LocalWork::~LocalWork() {
   LocalGroup& group = communicator_->group();
   const std::scoped_lock lock(group.devices().queueing());
   device_op_->keep(side_, std::move(kept_), group.poisoned());
-}
-
-void LocalWork::bring(std::shared_ptr<DeviceOp> op, std::size_t place, DeviceSide side,
-                      const Collective& args) {
-  kept_ = std::move(side.kept);
-  side.args = &args;
-  op->sides[place] = std::move(side);
-  side_ = place;
-  device_op_ = std::move(op);
-}
-
-void LocalWork::order_after(const Event& end) {
-  Device& device = *communicator_->device();
-  device.compute_stream().wait(end);
-  if (!looked_after_) device.watch(device_op_);
-  looked_after_ = true;
 }
 
 template <class Done, class Help>
@@ -159,8 +144,11 @@ void LocalWork::settle(std::int64_t begin_ns) {
   if (event_.id == 0) return;
   if (Observer* watching = communicator_->observer()) {
     const std::int64_t now = now_ns();
-    // The completion time on the device is not observed.
-    if (device_op_ != nullptr) return watching->ready(event_, now, now, now);
+    if (device_op_ != nullptr) {  // it is told when it has run
+      const DeviceSide& side = device_op_->sides[side_];
+      watching->ready(event_, now, now, now);
+      return communicator_->device()->times().ran(event_, side.begin, side.over);
+    }
     // Unobserved ranks do not record the time; now is the upper bound.
     const std::int64_t over = over_ns() > 0 ? std::min(over_ns(), now) : now;
     watching->ready(event_, std::min(begin_ns, now), over, now);
@@ -325,7 +313,7 @@ bool OpWork::part_ready(int part) {
   check_part(part);
   if (communicator_->group().poisoned()) return true;
   if (device_op_ != nullptr)
-    return complete() && device_op_->end_of_part(part, communicator_->rank()).query();
+    return complete() && device_op_->end_of_part(part, communicator_->rank())->query();
   if (!part_complete(part)) help_part(part);
   return part_complete(part);
 }
@@ -342,7 +330,7 @@ void OpWork::wait_part(int part) {
   block(
       part, [&] { return part_complete(part); }, [&] { return help_part(part) || help(); });
   if (device_op_ != nullptr && !settled())
-    return order_after(device_op_->end_of_part(part, communicator_->rank()));
+    return order_after(device_op_->end_of_part(part, communicator_->rank()), part);
   if (complete()) settle(begin_ns);
 }
 

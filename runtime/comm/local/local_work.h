@@ -67,8 +67,8 @@ class LocalWork : public WorkState {
   const LinkQueue* link() const { return communicator_->group().link(); }  // null: none
   void settle(std::int64_t begin_ns);
   bool settled() const { return settled_; }
-  // Orders later work on the compute stream after `end`.
-  void order_after(const Event& end);
+  // Orders later work on the compute stream after the end of the op, or of a part of it.
+  void order_after(const std::shared_ptr<Event>& end, int part = -1);
 
   std::shared_ptr<LocalCommunicator> communicator_;
   CollectiveInfo awaited_;

@@ -9,6 +9,7 @@
 #include "runtime/comm/collective.h"
 #include "runtime/comm/nccl/nccl_api.h"
 #include "runtime/device/cuda/cuda_device.h"
+#include "runtime/device/stream_times.h"
 
 namespace coshard {
 namespace {
@@ -36,6 +37,7 @@ std::shared_ptr<WorkState> NcclCommunicator::start(Collective collective) {
     event.communicator = name();
     event.label = collective.label;
     event.where = collective.where;
+    event.queued = true;
     watching->issued(event, now_ns());
   }
   auto work = std::make_shared<NcclWork>(shared_from_this(), flight);
@@ -133,14 +135,16 @@ void NcclCommunicator::launch(NcclFlight& flight) {
   stream_->wait(*device.compute_stream().record());
   if (!domain_->implicit_order && domain_->last != nullptr) stream_->wait(*domain_->last);
   for (const StridedCopy& copy : operation.plan.before) device.peers()->copy(copy, *stream_);
+  const bool timed = flight.event.id != 0;
+  const auto record = [&] { return timed ? stream_->record_timed() : stream_->record(); };
   const bool by_parts = !operation.plan.round_of.empty();
-  if (by_parts) operation.begun = stream_->record();
+  if (by_parts || timed) operation.begun = record();
   for (const auto& round : operation.plan.rounds) {
     if (!round.empty()) hand_over(round, flight);
-    if (by_parts) operation.rounds.push_back(stream_->record());
+    if (by_parts) operation.rounds.push_back(record());
   }
   for (const StridedCopy& copy : operation.plan.after) device.peers()->copy(copy, *stream_);
-  domain_->last = stream_->record();
+  domain_->last = record();
   const std::scoped_lock lock(mutex_);
   operation.done = domain_->last;
 }
@@ -205,8 +209,15 @@ void NcclCommunicator::wait(NcclFlight& flight) {
     watching->awaiting(flight.event);
   flush_messages();
   check(flight);
-  domain_->device->compute_stream().wait(*flight.operation->done);
+  order_after(flight, flight.operation->done);
   settled(flight, begin_ns);
+}
+
+void NcclCommunicator::order_after(const NcclFlight& flight, const std::shared_ptr<Event>& end) {
+  CudaDevice& device = *domain_->device;
+  if (flight.event.id != 0)
+    device.times().stalled(flight.event, device.compute_stream().record_timed(), end);
+  device.compute_stream().wait(*end);
 }
 
 // The stream is in order, so earlier flights are complete with this one. A flight no longer in the
@@ -226,6 +237,7 @@ void NcclCommunicator::settled(NcclFlight& flight, std::int64_t begin_ns) {
   if (Observer* watching = slot_ ? *slot_ : nullptr) {
     const std::int64_t now = now_ns();
     watching->ready(flight.event, begin_ns, now, now);
+    domain_->device->times().ran(flight.event, flight.operation->begun, flight.operation->done);
   }
 }
 
@@ -235,8 +247,8 @@ void NcclCommunicator::wait_part(NcclFlight& flight, int part) {
   const int round = operation.plan.round_of[static_cast<std::size_t>(part)];
   if (round == static_cast<int>(operation.plan.rounds.size()) - 1) return wait(flight);
   check(flight);
-  domain_->device->compute_stream().wait(
-      round < 0 ? *operation.begun : *operation.rounds[static_cast<std::size_t>(round)]);
+  order_after(flight,
+              round < 0 ? operation.begun : operation.rounds[static_cast<std::size_t>(round)]);
 }
 
 bool NcclCommunicator::part_there(NcclFlight& flight, int part) {

@@ -127,6 +127,8 @@ class NcclCommunicator final : public Communicator,
   ncclResult_t call(const NcclCall& call, ncclComm_t comm) const;
   // One NCCL call that is not an operation.
   void call(const std::string& what, const std::function<ncclResult_t(ncclComm_t)>& act);
+  // Later work on the compute stream comes after `end`.
+  void order_after(const NcclFlight& flight, const std::shared_ptr<Event>& end);
   void settled(NcclFlight& flight, std::int64_t begin_ns);
 
   // With mutex_ held. Keeps the first failure, notifies the peers, and begins the abort.

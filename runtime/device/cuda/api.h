@@ -10,7 +10,8 @@
 #define COSHARD_CUDA_CALLS(X) \
   X(DeviceCanAccessPeer) X(DeviceEnablePeerAccess) X(DeviceGetAttribute) \
   X(DeviceGetStreamPriorityRange) X(DeviceSynchronize) X(DriverGetVersion) \
-  X(EventCreateWithFlags) X(EventDestroy) X(EventQuery) X(EventRecord) X(Free) X(FreeAsync) \
+  X(EventCreateWithFlags) X(EventDestroy) X(EventElapsedTime) X(EventQuery) X(EventRecord) X(Free) \
+  X(FreeAsync) \
   X(FreeHost) X(FuncGetAttributes) X(FuncSetAttribute) X(GetDevice) X(GetDeviceCount) \
   X(GetErrorName) X(GetErrorString) X(GetLastError) X(GraphDestroy) X(GraphExecDestroy) \
   X(GraphInstantiate) X(GraphLaunch) X(HostAlloc) X(Malloc) X(MallocFromPoolAsync) X(MemGetInfo) \

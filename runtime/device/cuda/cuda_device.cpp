@@ -10,12 +10,14 @@
 #include "runtime/device/cuda/allocator.h"
 #include "runtime/device/cuda/api.h"
 #include "runtime/device/cuda/check.h"
+#include "runtime/device/cuda/clock.h"
 #include "runtime/device/cuda/describe.h"
 #include "runtime/device/cuda/graph.h"
 #include "runtime/device/cuda/peers.h"
 #include "runtime/device/cuda/staging.h"
 #include "runtime/device/cuda/stream.h"
 #include "runtime/device/make_device.h"
+#include "runtime/device/stream_times.h"
 
 namespace coshard {
 namespace {
@@ -77,9 +79,11 @@ CudaDevice::CudaDevice(CudaOptions options) : options_(std::move(options)) {
   multiprocessors_ = attribute(cudaDevAttrMultiProcessorCount, options_.index);
   capability_ = 10 * attribute(cudaDevAttrComputeCapabilityMajor, options_.index) +
                 attribute(cudaDevAttrComputeCapabilityMinor, options_.index);
-  events_ = std::make_shared<EventPool>(options_.index);
+  events_ = std::make_shared<EventPool>(options_.index, false);
+  timed_events_ = std::make_shared<EventPool>(options_.index, true);
   graphs_ = std::make_unique<CudaGraphs>(*this);
   compute_ = std::make_unique<CudaStream>(*this, StreamKind::Compute, options_.compute_stream);
+  clock_ = std::make_unique<CudaClock>(*this);
   allocator_ = std::make_unique<CudaAllocator>(options_.index, *compute_);
   staging_ = std::make_unique<StagingRing>();
   void* mapped = nullptr;
@@ -188,6 +192,7 @@ void CudaDevice::download(void* host, const void* from, std::size_t bytes) {
   make_current();
   ++host_waits_;
   staging_->download(host, from, bytes, *compute_, deadline());
+  times().tell();
   check_finding();
 }
 
@@ -198,6 +203,7 @@ void CudaDevice::synchronize() {
   make_current();
   ++host_waits_;
   compute_->record()->synchronize(deadline());
+  times().tell();
   check_finding();
 }
 

@@ -18,6 +18,7 @@
 namespace coshard {
 
 class CudaAllocator;
+class CudaClock;
 class CudaGraphs;
 class CudaStream;
 class EventPool;
@@ -40,6 +41,7 @@ class CudaDevice final : public Device, public GraphDevice {
   void synchronize() override;
   MemoryStats memory() const override;
   PeerEngine* peers() override;
+  bool queues() const override { return true; }
   std::unique_ptr<GraphRecording> record_graph() override;
   bool recording() const override;
 
@@ -57,6 +59,8 @@ class CudaDevice final : public Device, public GraphDevice {
   // does not cover pools. Any thread.
   void allow_access(int device);
   const std::shared_ptr<EventPool>& events() const { return events_; }
+  const std::shared_ptr<EventPool>& timed_events() const { return timed_events_; }
+  CudaClock& clock() const { return *clock_; }
   CudaGraphs& graphs() const { return *graphs_; }
   // Where kernels report errors in their input (device_assert.h); mapped host memory.
   DeviceAssert* finding() const { return finding_; }
@@ -74,9 +78,10 @@ class CudaDevice final : public Device, public GraphDevice {
   CudaOptions options_;
   std::string name_;
   int multiprocessors_ = 0, capability_ = 0;
-  std::shared_ptr<EventPool> events_;
+  std::shared_ptr<EventPool> events_, timed_events_;
   std::unique_ptr<CudaGraphs> graphs_;
   std::unique_ptr<CudaStream> compute_;
+  std::unique_ptr<CudaClock> clock_;
   std::unique_ptr<CudaAllocator> allocator_;
   std::unique_ptr<StagingRing> staging_;
   std::unique_ptr<PeerEngine> peers_;

@@ -12,6 +12,7 @@
 #include "runtime/coro/frame_allocator.h"
 #include "runtime/device/cuda/api.h"
 #include "runtime/device/cuda/check.h"
+#include "runtime/device/cuda/clock.h"
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/device/cuda/graph.h"
 #include "runtime/device/cuda/name_stream.h"
@@ -69,7 +70,8 @@ cudaEvent_t EventPool::take() {
   lock_.unlock();
   if (event == nullptr) {  // created on the current device, and this thread may be a peer's
     check_cuda(cuda().SetDevice(device_), "cudaSetDevice");
-    check_cuda(cuda().EventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+    const unsigned flags = timed_ ? cudaEventDefault : cudaEventDisableTiming;
+    check_cuda(cuda().EventCreateWithFlags(&event, flags), "cudaEventCreate");
   }
   return event;
 }
@@ -111,6 +113,14 @@ bool CudaEvent::query() const {
   }
   check_cuda(status, "cudaEventQuery");
   return true;
+}
+
+bool CudaEvent::timed() const { return pool_->timed() && recording_ == 0 && !owner_.expired(); }
+
+std::optional<std::int64_t> CudaEvent::reached_ns() const {
+  const std::shared_ptr<CudaDevice> owner = timed() ? owner_.lock() : nullptr;
+  if (owner == nullptr || CudaGraphs::recording_here()) return std::nullopt;
+  return owner->clock().time_of(event_);
 }
 
 void CudaEvent::synchronize(std::int64_t deadline_ns) {
@@ -157,12 +167,18 @@ CudaStream::~CudaStream() {
   if (owned_) log_cuda(cuda().StreamDestroy(stream_), "cudaStreamDestroy");
 }
 
+std::shared_ptr<Event> CudaStream::record() { return record_of(device_.events()); }
+
+std::shared_ptr<Event> CudaStream::record_timed() {
+  return record_of(device_.recording() ? device_.events() : device_.timed_events());
+}
+
 // The number and the position in the stream are taken atomically.
-std::shared_ptr<Event> CudaStream::record() {
+std::shared_ptr<Event> CudaStream::record_of(const std::shared_ptr<EventPool>& pool) {
   const std::uint64_t now = device_.graphs().recording();
   const std::scoped_lock lock(mutex_);
   return std::allocate_shared<CudaEvent>(
-      FrameAllocator<CudaEvent>(), device_.events(), stream_,
+      FrameAllocator<CudaEvent>(), pool, stream_,
       std::static_pointer_cast<CudaDevice>(device_.shared_from_this()), takes_part(now) ? now : 0);
 }
 

@@ -1,11 +1,12 @@
 #pragma once
-// Streams and events of a CUDA device. Events are pooled, without timing: they only order streams
-// and are polled by the host.
+// Streams and events of a CUDA device. Events are pooled: most are without timing, and only order
+// streams and are polled by the host.
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include <coshard/runtime/device/device.h>
@@ -18,16 +19,18 @@ class CudaDevice;
 // The events of one device; owned by it and by the events in use. Any thread.
 class EventPool {
  public:
-  explicit EventPool(int device) : device_(device) {}
+  EventPool(int device, bool timed) : device_(device), timed_(timed) {}
   ~EventPool();
   EventPool(const EventPool&) = delete;
   EventPool& operator=(const EventPool&) = delete;
   cudaEvent_t take();
   void give(cudaEvent_t event) noexcept;
   int device() const { return device_; }
+  bool timed() const { return timed_; }
 
  private:
   int device_;
+  bool timed_;
   SpinLock lock_;
   std::vector<cudaEvent_t> free_;
 };
@@ -43,6 +46,8 @@ class CudaEvent final : public Event {
   bool query() const override;
   void synchronize(std::int64_t deadline_ns) override;
   const void* stream() const override { return stream_; }
+  bool timed() const override;
+  std::optional<std::int64_t> reached_ns() const override;
   cudaEvent_t native() const { return event_; }
   // Larger than that of every earlier event of its stream.
   std::uint64_t number() const { return number_; }
@@ -67,6 +72,7 @@ class CudaStream final : public Stream {
   CudaStream& operator=(const CudaStream&) = delete;
   StreamKind kind() const override { return kind_; }
   std::shared_ptr<Event> record() override;
+  std::shared_ptr<Event> record_timed() override;
   void wait(const Event& event) override;
   void* native() const override { return stream_; }
   // Whether work queued from now on is known to run after `event`, judging by this stream's waits.
@@ -82,6 +88,7 @@ class CudaStream final : public Stream {
     std::uint64_t number;  // of the latest event of it that this stream has waited for
   };
   static constexpr std::size_t kMaxWaited = 64;  // then the list is cleared
+  std::shared_ptr<Event> record_of(const std::shared_ptr<EventPool>& pool);
   CudaDevice& device_;
   StreamKind kind_;
   bool owned_;

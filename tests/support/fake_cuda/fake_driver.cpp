@@ -10,6 +10,8 @@
 #include <thread>
 #include <utility>
 
+#include <coshard/runtime/observer.h>
+
 namespace coshard::testing {
 namespace {
 
@@ -251,6 +253,7 @@ bool FakeDriver::step(bool only_needed) {
   op->clock.add(chosen.id, op->number);
   chosen.clock = op->clock;
   op->done = true;
+  op->done_ns = now_ns();
   op->work = nullptr;
   op->after.clear();
   chosen.queue.pop_front();

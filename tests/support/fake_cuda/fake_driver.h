@@ -76,6 +76,7 @@ class FakeDriver {
     std::shared_ptr<FakeCapture> capture;  // it is a node of this capture, and never queued
     std::size_t node = 0;
     bool stuck = false, done = false;
+    std::int64_t done_ns = 0;               // when it was, for events with timing
     std::shared_ptr<const FakeClock> host;  // what the host had seen complete when it queued the op
     FakeClock clock;  // while it runs: what it comes after; then including itself
   };

@@ -10,14 +10,31 @@ using namespace fake_calls;
 
 struct FakeEvent {
   int device = 0;
+  bool timed = false;
   FakeDriver::OpRef op;  // null: never recorded, which counts as complete
 };
 
 FakeEvent& event_of(cudaEvent_t event) { return *reinterpret_cast<FakeEvent*>(event); }
 
-cudaError_t event_create(cudaEvent_t* event, unsigned) {
+cudaError_t event_create(cudaEvent_t* event, unsigned flags) {
   ENTER("EventCreateWithFlags");
-  *event = reinterpret_cast<cudaEvent_t>(new FakeEvent{FakeDriver::current_device(), nullptr});
+  const bool timed = (flags & cudaEventDisableTiming) == 0;
+  *event =
+      reinterpret_cast<cudaEvent_t>(new FakeEvent{FakeDriver::current_device(), timed, nullptr});
+  return cudaSuccess;
+}
+
+// cuda_runtime_api.h: both must have been recorded, and created with timing; it does not wait.
+cudaError_t event_elapsed_time(float* ms, cudaEvent_t begin, cudaEvent_t end) {
+  ENTER("EventElapsedTime");
+  const FakeDriver::OpRef from = event_of(begin).op, to = event_of(end).op;
+  const bool timed = event_of(begin).timed && event_of(end).timed;
+  if (!timed || from == nullptr || to == nullptr || event_of(begin).device != event_of(end).device)
+    return status(cudaErrorInvalidResourceHandle);
+  if (const int error = fake_graphs::ask(to); error != 0) return status(error);
+  const auto held = driver().lock();
+  if (!from->done || !to->done) return status(cudaErrorNotReady);
+  *ms = static_cast<float>(to->done_ns - from->done_ns) / 1e6F;
   return cudaSuccess;
 }
 
@@ -100,6 +117,7 @@ cudaError_t stream_wait_event(cudaStream_t stream, cudaEvent_t event, unsigned) 
 void add_stream_calls(CudaApi& api) {
   api.EventCreateWithFlags = event_create;
   api.EventDestroy = event_destroy;
+  api.EventElapsedTime = event_elapsed_time;
   api.EventQuery = event_query;
   api.EventRecord = event_record;
   api.StreamCreateWithPriority = stream_create;

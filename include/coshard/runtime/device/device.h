@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,6 +44,9 @@ class Event {
   virtual void synchronize(std::int64_t deadline_ns) = 0;
   // The stream it is on, as an identity only.
   virtual const void* stream() const { return nullptr; }
+  // Whether reached_ns() gives, once the stream has reached it, when that was, by the steady clock.
+  virtual bool timed() const { return false; }
+  virtual std::optional<std::int64_t> reached_ns() const { return std::nullopt; }
 };
 
 // An ordered queue of work on one device.
@@ -51,6 +55,8 @@ class Stream {
   virtual ~Stream() = default;
   virtual StreamKind kind() const = 0;
   virtual std::shared_ptr<Event> record() = 0;
+  // The same with its time, where the device has a clock and no step is being recorded.
+  virtual std::shared_ptr<Event> record_timed() { return record(); }
   // Orders later work after `event`, of this device or a peer; does not block the host on a GPU.
   virtual void wait(const Event& event) = 0;
   // The cudaStream_t, if any.
@@ -71,10 +77,12 @@ class Watched {
 };
 
 class PeerEngine;
+class StreamTimes;
 
 class Device : public std::enable_shared_from_this<Device> {
  public:
-  virtual ~Device() = default;
+  Device();
+  virtual ~Device();
   virtual DeviceKind kind() const = 0;
   virtual std::string name() const = 0;  // "cpu", "cuda:0"
   virtual std::unique_ptr<Stream> make_stream(StreamKind kind) = 0;
@@ -97,6 +105,8 @@ class Device : public std::enable_shared_from_this<Device> {
   virtual MemoryStats memory() const = 0;
   // How collectives between ranks of one process work on this device; null: through host memory.
   virtual PeerEngine* peers() { return nullptr; }
+  // Whether its work is queued, so that only the device knows when it runs.
+  virtual bool queues() const { return false; }
 
   // A new owned buffer (bytes may be 0), and a borrowed one.
   std::shared_ptr<Buffer> make_buffer(std::size_t bytes);
@@ -110,6 +120,8 @@ class Device : public std::enable_shared_from_this<Device> {
   // Checked by every host wait until it is over.
   void watch(std::shared_ptr<Watched> watched);
   void check_watched(std::int64_t waited_ns);
+  // What the rank's observers have yet to be told of its streams.
+  StreamTimes& times() { return *times_; }
 
  protected:
   std::uint64_t host_waits_ = 0;
@@ -118,6 +130,7 @@ class Device : public std::enable_shared_from_this<Device> {
   static constexpr std::size_t kWatchedAtOnce = 64;  // beyond that, those that are over are dropped
   std::int64_t timeout_ns_ = 0;
   std::vector<std::shared_ptr<Watched>> watched_;
+  std::unique_ptr<StreamTimes> times_;
 };
 
 // `threads`: OpenMP threads that this device's kernels may use. Call it on the rank's thread.

@@ -1,9 +1,11 @@
-// A LocalCommunicator on devices that queue their work: the issue by each rank, and the queueing by
-// the last one.
+// A LocalCommunicator on devices that queue their work: the issue by each rank, the queueing by the
+// last one, and the wait.
 #include <coshard/runtime/error.h>
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/local_communicator.h"
+#include "runtime/comm/local/local_work.h"
 #include "runtime/device/graph.h"
+#include "runtime/device/stream_times.h"
 
 namespace coshard {
 
@@ -80,7 +82,29 @@ DeviceSide LocalCommunicator::device_side(Collective& collective) {
   side.stream = is_point_to_point(collective.kind) ? message_stream_ : stream_;
   side.rank = world_rank();
   side.timeout_ns = timeout_ns_;
+  side.timed = observer() != nullptr && !collective.unobserved;
   return side;
+}
+
+void LocalWork::bring(std::shared_ptr<DeviceOp> op, std::size_t place, DeviceSide side,
+                      const Collective& args) {
+  kept_ = std::move(side.kept);
+  side.args = &args;
+  op->sides[place] = std::move(side);
+  side_ = place;
+  device_op_ = std::move(op);
+}
+
+void LocalWork::order_after(const std::shared_ptr<Event>& end, int part) {
+  Device& device = *communicator_->device();
+  const DeviceSide& side = device_op_->sides[side_];
+  if (side.timed) {
+    const std::shared_ptr<Event>& own = part < 0 ? side.over : end;
+    device.times().stalled(event_, device.compute_stream().record_timed(), own);
+  }
+  device.compute_stream().wait(*end);
+  if (!looked_after_) device.watch(device_op_);
+  looked_after_ = true;
 }
 
 }  // namespace coshard

@@ -92,8 +92,9 @@ void queue_exchange(const Sides& sides, std::vector<std::shared_ptr<Event>>& par
       const DeviceSide& from = sides[static_cast<std::size_t>(source)];
       copy_block(to, block_of(*from.args, *to.args, ranks, source, target), from.args->send,
                  to.args->recv, width_of(*from.args));
-      if (!parts.empty())
-        parts[static_cast<std::size_t>(target * ranks + source)] = stream_of(to).record();
+      if (parts.empty()) continue;
+      parts[static_cast<std::size_t>(target * ranks + source)] =
+          to.timed ? stream_of(to).record_timed() : stream_of(to).record();
     }
   }
 }
@@ -183,9 +184,11 @@ void queue_reduce_scatter(const Sides& sides) {
   }
 }
 
-void queue_work(const Sides& sides, std::vector<std::shared_ptr<Event>>& parts) {
+void queue_work(Sides& sides, std::vector<std::shared_ptr<Event>>& parts) {
   const Collective& any = *sides[0].args;
   meet_when_ready(sides);
+  for (DeviceSide& side : sides)
+    if (side.timed) side.begin = stream_of(side).record_timed();
   switch (any.kind) {
     case CollectiveKind::AllGather:
       if (recv_elements(any, ranks_of(sides), 0) * width_of(any) > kDeviceOneShotBytes)
@@ -233,6 +236,7 @@ void DeviceOp::queue(std::weak_ptr<LocalGroup> group, const CollectiveInfo& what
   queue_work(sides, parts_);
   over_ = meet(sides);  // later work on any of the streams runs after the whole op
   for (DeviceSide& side : sides) {
+    if (side.timed) side.over = stream_of(side).record_timed();
     for (auto& buffer : side.kept)
       if (auto kept = std::move(buffer)) kept->used_until(over_);
     side.known = side.device;
@@ -241,9 +245,9 @@ void DeviceOp::queue(std::weak_ptr<LocalGroup> group, const CollectiveInfo& what
   }
 }
 
-const Event& DeviceOp::end_of_part(int source, int target) const {
+const std::shared_ptr<Event>& DeviceOp::end_of_part(int source, int target) const {
   const auto ranks = static_cast<int>(sides.size());
-  return parts_.empty() ? *over_ : *parts_[static_cast<std::size_t>(target * ranks + source)];
+  return parts_.empty() ? over_ : parts_[static_cast<std::size_t>(target * ranks + source)];
 }
 
 void DeviceOp::keep(std::size_t side, Kept&& buffers, bool poisoned) {

@@ -32,6 +32,8 @@ struct DeviceSide {
   std::weak_ptr<Device> known;
   int rank = 0;  // in the world; below: its communicator's timeout
   std::int64_t timeout_ns = 0;
+  bool timed = false;                  // an observer wants its times
+  std::shared_ptr<Event> begin, over;  // on its stream, if it is timed
 };
 
 // Once it is queued, host waits check it and report whose device has not reached it.
@@ -45,8 +47,8 @@ class DeviceOp final : public Watched {
   void queue(std::weak_ptr<LocalGroup> group, const CollectiveInfo& what, std::int64_t timeout_ns);
   bool is_queued() const { return over_ != nullptr; }
   // The completion of the op, or of `source`'s shard on `target`; only once it is queued.
-  const Event& end() const { return *over_; }
-  const Event& end_of_part(int source, int target) const;
+  const std::shared_ptr<Event>& end() const { return over_; }
+  const std::shared_ptr<Event>& end_of_part(int source, int target) const;
   // Keeps the buffers of a dropped work handle of `side` until completion. Under the queueing
   // mutex.
   void keep(std::size_t side, Kept&& buffers, bool poisoned);

@@ -1,5 +1,6 @@
 // Streams, subgroups and who is told: program order is the only order, and the host never waits
 // for a device.
+#include "runtime/device/stream_times.h"
 #include "tests/runtime/comm/nccl/nccl_ranks.h"
 
 namespace coshard::testing {
@@ -110,6 +111,41 @@ TEST(NcclOrder, AnObserverIsToldOnceOfEachIssueAndOfItsWait) {
     EXPECT_EQ(seen.issues[0].bytes, 8);
     EXPECT_EQ(seen.issues[0].communicator, "tp");
     mine.comm->observe(nullptr);
+  });
+}
+
+TEST(NcclOrder, AnObserverIsToldWhenTheDeviceRanIt) {
+  struct Times final : Observer {
+    void stalled(const CommEvent& event, std::int64_t begin, std::int64_t end) override {
+      stalls += event.id == id ? 1 : 0;
+      EXPECT_LE(begin, end);
+    }
+    void ran(const CommEvent& event, std::int64_t begin, std::int64_t end) override {
+      runs += event.id == id ? 1 : 0;
+      EXPECT_LE(begin, end);
+      EXPECT_EQ(event.communicator, "tp");
+    }
+    void issued(const CommEvent& event, std::int64_t) override {
+      id = event.id;
+      EXPECT_TRUE(event.queued);
+    }
+    std::uint64_t id = 0;
+    int stalls = 0, runs = 0;
+  };
+  on_nccl_ranks({.ranks = 2}, [](NcclRank& mine) {
+    Times seen;
+    const ObserverSlot slot = std::make_shared<Observer*>(&seen);
+    mine.comm->observe(slot);
+    mine.device->times().observe(slot);
+    const NcclNumbers numbers(mine, {1, 2});
+    const Work work = mine.comm->issue(nccl_sum_of(numbers));
+    work.wait();
+    work.wait();
+    mine.device->synchronize();
+    EXPECT_EQ(seen.stalls, 1);
+    EXPECT_EQ(seen.runs, 1);
+    mine.comm->observe(nullptr);
+    mine.device->times().observe(nullptr);
   });
 }
 
