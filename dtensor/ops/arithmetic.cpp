@@ -155,6 +155,7 @@ OpDef arithmetic(Rule (*rule)(Infos, const Attrs&), void (*backward)(GradContext
           .backward = backward,
           .saves_out = 0,
           .reals_by_kind = true,
+          .pointwise = true,
           .samples = arithmetic_samples};
 }
 
@@ -244,6 +245,7 @@ OpDef by_scalar(std::string_view name, Rule (*rule)(Infos, const Attrs&),
           .saves_in = 0,
           .saves_out = 0,
           .reals_by_kind = true,
+          .pointwise = true,
           .samples = by_scalar_samples};
 }
 

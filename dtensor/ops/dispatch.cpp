@@ -7,6 +7,7 @@
 #include <coshard/dtensor/replica_guard.h>
 #include <coshard/runtime/coro/rank_context.h>
 #include "dtensor/ops/decision.h"
+#include "dtensor/ops/local.h"
 #include "dtensor/ops/op_call.h"
 #include "dtensor/ops/op_node.h"
 #include "dtensor/ops/output_place.h"
@@ -116,6 +117,17 @@ std::vector<Tensor> moved_inputs(const OpDef& op, std::span<const Tensor> in, co
   return moved;
 }
 
+// Whether the output may be written straight into x: x can hold it as it is, and every input that
+// lies in x's memory has each element at its own position.
+bool may_write_over(const Tensor& x, const OpDef& op, std::span<const Tensor> used,
+                    const Decision& d) {
+  return op.pointwise && d.outputs == 1 && d.out_spec[0] == x.spec() &&
+         d.out_shape[0] == x.local_shape() && d.out_dtype[0] == x.dtype() && x.is_contiguous() &&
+         std::ranges::none_of(used, [&x](const Tensor& t) {
+           return t.defined() && memory_overlaps(t, x) && !is_same_view(t, x);
+         });
+}
+
 std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor> in,
                                          const Attrs& attrs, bool in_place) {
   CS_REQUIRE(in.empty() || in[0].defined(), op.name, ": the first input is undefined");
@@ -133,6 +145,8 @@ std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor
   context.out_dtype = d.out_dtype;
   context.out_spec = d.out_spec;
   const auto count = static_cast<std::size_t>(d.outputs);
+  if (const Tensor& x = in[0]; in_place && !taped(in) && may_write_over(x, op, used, d))
+    context.out[0] = x.raw_local();
   run_body(op, context, d.absent);
   if (d.foreign) [[unlikely]]
     require_outputs(op, context);
@@ -174,6 +188,7 @@ Tensor& OpContext::make(int i) {
   CS_REQUIRE(i >= 0 && i < outputs, "make: output ", i, " is out of range for an operator with ",
              outputs, " outputs");
   const auto at = static_cast<std::size_t>(i);
+  if (out[at].defined()) return out[at];
   const std::shared_ptr<Device>* device = nullptr;
   for (const Tensor& t : in)
     if (t.defined()) device = &t.device();
@@ -198,8 +213,8 @@ std::array<Tensor, kMaxOutputs> call(const OpDef& op, std::span<const Tensor> in
   return run_call(op, in, attrs, false);
 }
 
-std::array<Tensor, kMaxOutputs> call_keeping_layout(const OpDef& op, std::span<const Tensor> in,
-                                                    const Attrs& attrs) {
+std::array<Tensor, kMaxOutputs> call_over_first(const OpDef& op, std::span<const Tensor> in,
+                                                const Attrs& attrs) {
   return run_call(op, in, attrs, true);
 }
 

@@ -1,10 +1,11 @@
 // In-place operators: compute, convert the result to the destination's layout and dtype, copy it
-// in, and give the destination the result's place on the tape.
+// in unless it was computed there, and give the destination the result's place on the tape.
 #include <algorithm>
 
 #include <coshard/dtensor/ops/op.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
+#include "dtensor/ops/op_call.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/writes.h"
 #include "runtime/coro/user_call.h"
@@ -51,14 +52,15 @@ Tensor call_in_place(const OpDef& op, std::span<const Tensor> in, const Attrs& a
   std::vector<Tensor> inputs(in.begin(), in.end());
   const bool tape = taped(in);
   if (tape) move_saved(op, inputs);
-  Tensor result = std::move(call_keeping_layout(op, inputs, attrs)[0]);
+  Tensor result = std::move(call_over_first(op, inputs, attrs)[0]);
   CS_REQUIRE(result.shape() == x.shape(), op.name, "_: the result ", result,
              " does not have the shape of ", x);
   CS_REQUIRE(is_floating(x.dtype()) || !is_floating(result.dtype()), op.name, "_: the result ",
              result, " is floating-point, but ", x, " is not");
   if (result.dtype() != x.dtype()) result = to(result, x.dtype());
   const Tensor data = x.is_distributed() ? in_layout(op, result, x) : result;
-  if (x.local_numel() > 0) kernels::run(*x.device(), kernels::Copy{view_of(x), view_of(data)});
+  if (x.local_numel() > 0 && !is_same_view(data, x))
+    kernels::run(*x.device(), kernels::Copy{view_of(x), view_of(data)});
   x.mark_written();
   if (tape && result.requires_grad()) record_write(x, result);
   return x;

@@ -1,6 +1,23 @@
 #include "dtensor/ops/local.h"
 
+#include <cstdint>
+
 namespace coshard {
+namespace {
+
+struct Bytes {
+  std::uintptr_t begin, end;
+};
+Bytes bytes_of(const Tensor& tensor) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(tensor.address());
+  if (tensor.local_numel() == 0) return {begin, begin};
+  std::int64_t last = 0;
+  for (std::size_t i = 0; i < tensor.local_shape().size(); ++i)
+    last += (tensor.local_shape()[i] - 1) * tensor.strides()[i];
+  return {begin, begin + static_cast<std::size_t>(last + 1) * size_of(tensor.dtype())};
+}
+
+}  // namespace
 
 kernels::View view_of(const Tensor& tensor) {
   return view_of(tensor, tensor.local_shape(), tensor.strides());
@@ -23,6 +40,16 @@ kernels::View broadcast_view(const Tensor& tensor, const Shape& shape) {
   for (std::size_t i = 0; i < own.size(); ++i)
     if (own[i] == shape[lead + i]) strides[lead + i] = tensor.strides()[i];
   return view_of(tensor, shape, strides);
+}
+
+bool is_same_view(const Tensor& a, const Tensor& b) {
+  return a.address() == b.address() && a.dtype() == b.dtype() &&
+         a.local_shape() == b.local_shape() && a.strides() == b.strides();
+}
+
+bool memory_overlaps(const Tensor& a, const Tensor& b) {
+  const Bytes first = bytes_of(a), second = bytes_of(b);
+  return first.begin < second.end && second.begin < first.end;
 }
 
 Tensor local_contiguous(const Tensor& tensor) {

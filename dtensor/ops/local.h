@@ -15,6 +15,11 @@ kernels::View view_of(const Tensor& tensor, const Shape& shape, const Strides& s
 // Broadcast (stride 0) to `shape`, right-aligned.
 kernels::View broadcast_view(const Tensor& tensor, const Shape& shape);
 
+// Whether both have the same elements of memory at the same positions.
+bool is_same_view(const Tensor& a, const Tensor& b);
+// Whether the ranges of memory from the first to the last element of each have bytes in common.
+bool memory_overlaps(const Tensor& a, const Tensor& b);
+
 // The tensor itself, or a row-major copy of it.
 Tensor local_contiguous(const Tensor& tensor);
 // Strides under which memory of shape `from` and these `strides` reads as `to` (of as many

@@ -1,14 +1,21 @@
 #pragma once
-// An operator call whose output is computed in parts by a schedule. Rank's thread.
+// Calls whose output is placed or computed in a way of its own. Rank's thread.
+#include <array>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include <coshard/dtensor/ops/op.h>
 
 namespace coshard {
 
-// For an operator with one output that saves no output. Redistributes the
-// inputs as a plain call does, but waits for none of them.
+// A call with a strategy that gives the first output the first input's layout, if there is one. The
+// output may lie in the first input's memory already (OpDef::pointwise).
+std::array<Tensor, kMaxOutputs> call_over_first(const OpDef& op, std::span<const Tensor> in,
+                                                const Attrs& attrs);
+
+// A call whose output is computed in parts by a schedule, of an operator with one output that saves
+// no output. Redistributes the inputs as a plain call does, but waits for none of them.
 class OpCall {
  public:
   // Error{BadInput}: as `call`; also a mix of plain tensors and DTensors.

@@ -103,6 +103,7 @@ const OpDef& full_like_op() {
                         .saves_in = 0,
                         .saves_out = 0,
                         .reals_by_kind = true,
+                        .pointwise = true,
                         .samples = full_like_samples};
   return op;
 }
@@ -148,6 +149,7 @@ const OpDef& copy_op() {
                         .backward = copy_backward,
                         .saves_in = 0,
                         .saves_out = 0,
+                        .pointwise = true,
                         .samples = copy_samples};
   return op;
 }

@@ -201,6 +201,7 @@ const OpDef& unary_op() {
                         .saves_in = kKernel && !kResult ? 1U : 0U,
                         .saves_out = kResult ? 1U : 0U,
                         .reals_by_kind = true,
+                        .pointwise = true,
                         .samples = unary_samples<f>};
   return op;
 }

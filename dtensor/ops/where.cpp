@@ -110,6 +110,7 @@ const OpDef& masked_fill_op() {
                         .saves_in = 0b10,
                         .saves_out = 0,
                         .reals_by_kind = true,
+                        .pointwise = true,
                         .samples = masked_fill_samples};
   return op;
 }

@@ -1,6 +1,7 @@
 // In-place operators: values, layouts, the tape, and what they refuse.
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/factories.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/random.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
@@ -175,6 +176,202 @@ TEST(InPlace, WithoutTermsForTheResultNamesTheOperatorAndTheTensor) {
     const DTensor x = prod(distribute_tensor(counting(world, {2}), mesh, Shard(0)));
     const std::string text = refusal_of([&] { exp_(x); });
     EXPECT_NE(text.find("exp_: f64[] P(product) on tp=2"), std::string::npos) << text;
+    co_return;
+  });
+}
+
+// Whether `write` needs new memory on this rank's device.
+bool allocates(World& world, const std::function<void()>& write) {
+  const Device& device = *world.device();
+  const MemoryStats now = device.memory();
+  const auto rest = static_cast<std::int64_t>(now.peak - now.in_use);
+  const Tensor ballast = Tensor::empty(world.device(), {rest + 1}, DType::Bool);
+  const std::size_t before = device.memory().peak;
+  write();
+  return device.memory().peak > before;
+}
+
+TEST(InPlace, WritesStraightIntoItsMemory) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    for (const DType dtype : {DType::F32, DType::BF16, DType::F64, DType::I64}) {
+      const Tensor x = counting(world, {70, 61}, dtype), y = counting(world, {70, 61}, dtype);
+      const Tensor half = to(y, DType::BF16), row = counting(world, {61}, dtype);
+      const Tensor mask = gt(x, 9), number = counting(world, {}, dtype);
+      EXPECT_FALSE(allocates(world, [&] { copy_(x, y); }));
+      EXPECT_FALSE(allocates(world, [&] { copy_(x, half); }));
+      EXPECT_FALSE(allocates(world, [&] { copy_(x, row); }));
+      EXPECT_FALSE(allocates(world, [&] { copy_(x, x); }));
+      EXPECT_FALSE(allocates(world, [&] { add_(x, y, 2); }));
+      EXPECT_FALSE(allocates(world, [&] { mul_(x, row); }));
+      EXPECT_FALSE(allocates(world, [&] { sub_(x, number); }));
+      EXPECT_FALSE(allocates(world, [&] { add_(x, x); }));
+      EXPECT_FALSE(allocates(world, [&] { add_(slice(x, 0, 0, 35), slice(x, 0, 35, 70)); }));
+      EXPECT_FALSE(allocates(world, [&] { mul_(x, 2); }));
+      EXPECT_FALSE(allocates(world, [&] { neg_(x); }));
+      EXPECT_FALSE(allocates(world, [&] { clamp_(x, -9, 9); }));
+      EXPECT_FALSE(allocates(world, [&] { fill_(x, 3); }));
+      EXPECT_FALSE(allocates(world, [&] { masked_fill_(x, mask, 3); }));
+      if (is_floating(dtype)) {
+        EXPECT_FALSE(allocates(world, [&] { div_(x, y); }));
+      }
+      EXPECT_TRUE(allocates(world, [&] { add_(transpose(x, 0, 1), 1); }));
+    }
+    co_return;
+  });
+}
+
+TEST(InPlace, WritesStraightIntoALocalPart) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    const Tensor full = counting(world, {70, 61});
+    for (const Placement p : {Replicate(), Shard(0), Shard(1)}) {
+      const DTensor x = distribute_tensor(full, mesh, p, std::nullopt), y = clone(x);
+      EXPECT_FALSE(allocates(world, [&] { add_(x, y); })) << p;
+      EXPECT_FALSE(allocates(world, [&] { mul_(x, 2); })) << p;
+      EXPECT_EQ(full_tensor(x).to_vector(), mul(full, 4).to_vector()) << p;
+      EXPECT_FALSE(allocates(world, [&] { copy_(x, y); })) << p;
+      EXPECT_EQ(full_tensor(x).to_vector(), full.to_vector()) << p;
+      EXPECT_FALSE(allocates(world, [&] { zero_(x); })) << p;
+      EXPECT_EQ(full_tensor(x).to_vector(), Values(70 * 61, 0)) << p;
+    }
+    const DTensor x = from_local(clone(full), mesh, Partial()),
+                  y = from_local(clone(full), mesh, Partial());
+    EXPECT_FALSE(allocates(world, [&] { add_(x, y); }));
+    EXPECT_FALSE(allocates(world, [&] { mul_(x, 2); }));
+    EXPECT_EQ(full_tensor(x).to_vector(), mul(full, 8).to_vector());
+    fill_(x, 3);
+    EXPECT_EQ(full_tensor(x).to_vector(), Values(70 * 61, 3));
+    co_return;
+  });
+}
+
+// A view of x, which is written, or of a copy of it.
+struct Aliased {
+  const char* name;
+  Tensor (*of)(const Tensor& x);
+};
+const Aliased kAliased[] = {
+    {"itself", [](const Tensor& x) { return x; }},
+    {"the same view", [](const Tensor& x) { return view(view(x, {-1}), x.shape()); }},
+    {"transposed", [](const Tensor& x) { return transpose(x, 0, 1); }},
+    {"a row", [](const Tensor& x) { return select(x, 0, 1); }},
+    {"the first row", [](const Tensor& x) { return slice(x, 0, 0, 1); }},
+    {"a column", [](const Tensor& x) { return slice(x, 1, 2, 3); }},
+    {"an element", [](const Tensor& x) { return select(select(x, 0, 0), 0, 1); }},
+    {"a row, stretched", [](const Tensor& x) { return expand(select(x, 0, 2), x.shape()); }},
+};
+
+void expect_as_of_a_copy(const Tensor& start, const Aliased& aliased) {
+  const auto expect = [&](void (*write)(const Tensor&, const Tensor&)) {
+    const Tensor x = clone(start), want = clone(start);
+    write(x, aliased.of(x));
+    write(want, aliased.of(clone(start)));
+    EXPECT_EQ(full_tensor(x).to_vector(), full_tensor(want).to_vector())
+        << aliased.name << " of " << start;
+  };
+  expect([](const Tensor& x, const Tensor& y) { copy_(x, y); });
+  expect([](const Tensor& x, const Tensor& y) { add_(x, y, -3); });
+  expect([](const Tensor& x, const Tensor& y) { mul_(x, y); });
+  expect([](const Tensor& x, const Tensor& y) { masked_fill_(x, gt(y, 30), -1); });
+}
+
+TEST(InPlace, ReadsItsOwnMemoryAsItWas) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    for (const DType dtype : {DType::F32, DType::BF16, DType::F64, DType::I64}) {
+      const Tensor full = counting(world, {67, 67}, dtype);
+      for (const Aliased& aliased : kAliased)
+        for (const Placement p : {Replicate(), Shard(0), Shard(1)})
+          expect_as_of_a_copy(distribute_tensor(full, mesh, p, std::nullopt), aliased);
+    }
+    co_return;
+  });
+}
+
+TEST(InPlace, ReadsOverlappingMemoryAsItWas) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    for (const DType dtype : {DType::F32, DType::BF16, DType::F64, DType::Bool}) {
+      const Tensor start = to(remainder(counting(world, {9000}), 7), dtype);
+      const auto part = [](const Tensor& all, std::int64_t at, bool borrowed) {
+        const Tensor part = slice(all, 0, at, at + 4400);
+        if (!borrowed) return part;
+        return Tensor::borrow(all.device(), part.data(), part.shape(), part.dtype());
+      };
+      for (const auto& [to, from] : {std::pair(0, 1), {1, 0}, {0, 97}, {33, 0}, {0, 4400}})
+        for (const bool borrowed : {false, true}) {
+          const Tensor all = clone(start);
+          copy_(part(all, to, borrowed), part(all, from, borrowed));
+          EXPECT_EQ(part(all, to, false).to_vector(), part(start, from, false).to_vector());
+          if (dtype == DType::Bool) continue;
+          const Tensor sum = add(part(start, to, false), part(start, from, false));
+          const Tensor again = clone(start);
+          add_(part(again, to, borrowed), part(again, from, borrowed));
+          EXPECT_EQ(part(again, to, false).to_vector(), sum.to_vector());
+        }
+    }
+    co_return;
+  });
+}
+
+TEST(InPlace, WaitsForWhatReadsItsMemoryAndForItsOperand) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    const Tensor full = counting(world, {67, 67});
+    for (const Placement p : {Shard(0), Shard(1)}) {
+      const DTensor x = distribute_tensor(full, mesh, p, std::nullopt);
+      const Redistribution moving = redistribute(x, Replicate());
+      mul_(x, 3);
+      add_(x, moving.tensor());
+      EXPECT_EQ(full_tensor(x).to_vector(), mul(full, 4).to_vector());
+      EXPECT_EQ(moving.tensor().to_vector(), full.to_vector());
+      copy_(x, redistribute(x, Replicate()).tensor());
+      EXPECT_EQ(full_tensor(x).to_vector(), mul(full, 4).to_vector());
+    }
+    co_return;
+  });
+}
+
+TEST(InPlace, OfNothingAndOutsideTheMeshWritesNothing) {
+  on_ranks(3, [](World& world) -> Task<void> {
+    const DeviceMesh all = init_device_mesh(world, {3}, {"tp"});
+    const DeviceMesh two = DeviceMesh::from_ranks(world, {0, 1}, {2});
+    for (const DeviceMesh& mesh : {all, two}) {
+      const Tensor full = counting(world, {2, 3});
+      const DTensor x = distribute_tensor(full, mesh, Shard(0), std::nullopt);
+      const DTensor y = distribute_tensor(full, mesh, Shard(1), std::nullopt);
+      const std::uint32_t writes = x.storage()->changes();
+      copy_(x, y);
+      add_(x, y, 2);
+      mul_(x, x);
+      EXPECT_EQ(x.storage()->changes(), writes + 3);
+      const Tensor got = full_tensor(x);
+      if (mesh.contains_this_rank()) {
+        EXPECT_EQ(got.to_vector(), square(mul(full, 3)).to_vector());
+      }
+    }
+    co_return;
+  });
+}
+
+TEST(InPlace, WhatIsSavedForBackwardCountsWritesOffTheTape) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    Tensor leaf = counting(world, {3});
+    leaf.set_requires_grad(true);
+    for (void (*write)(const Tensor&, const Tensor&) :
+         {+[](const Tensor&x, const Tensor&y) { copy_(x, y); },
+          +[](const Tensor&x, const Tensor&y) { add_(x, y); },
+          +[](const Tensor&x, const Tensor&) { zero_(x); }}) {
+      const Tensor factor = counting(world, {3}), other = counting(world, {3});
+      const Tensor y = mul(leaf, factor);  // keeps factor
+      EXPECT_FALSE(allocates(world, [&] { write(factor, other); }));
+      EXPECT_NE(refusal_of([&] { run_backward(sum(y)); }).find("changed in place"),
+                std::string::npos);
+    }
+    const Tensor factor = counting(world, {3});
+    const Tensor y = mul(leaf, factor), x = mul(leaf, 2);
+    mul_(x, y);  // on the tape: what it saves is its own
+    run_backward(sum(x));
+    EXPECT_EQ(leaf.grad().to_vector(), (Values{4, 16, 36}));
     co_return;
   });
 }

@@ -35,6 +35,25 @@ TEST(LocalParts, AReshapeSharesMemoryOrCopies) {
   });
 }
 
+TEST(LocalParts, OverlapIsOfTheRangesTheyLieIn) {
+  alone([](World& world) {
+    const Tensor x = counting(world, {4, 6});
+    const Tensor turned = transpose(x, 0, 1), top = slice(x, 0, 0, 2), rest = slice(x, 0, 2, 4);
+    EXPECT_TRUE(is_same_view(x, view(view(x, {24}), {4, 6})));
+    EXPECT_FALSE(is_same_view(x, turned));
+    EXPECT_FALSE(is_same_view(x, top));
+    EXPECT_FALSE(is_same_view(x, clone(x)));
+    EXPECT_TRUE(memory_overlaps(turned, rest));
+    EXPECT_TRUE(memory_overlaps(expand(select(rest, 0, 0), {9, 6}), rest));
+    EXPECT_TRUE(memory_overlaps(slice(x, 1, 0, 1), slice(x, 1, 1, 2)));  // between each other
+    EXPECT_TRUE(memory_overlaps(Tensor::borrow(x.device(), x.data(), {1}, x.dtype()), top));
+    EXPECT_FALSE(memory_overlaps(top, rest));
+    EXPECT_FALSE(memory_overlaps(rest, top));
+    EXPECT_FALSE(memory_overlaps(x, clone(x)));
+    EXPECT_FALSE(memory_overlaps(x, slice(x, 0, 1, 1)));
+  });
+}
+
 TEST(LocalParts, LinesAreWhatLiesBeforeWithinAndBehind) {
   const Lines lines = lines_of({2, 3, 4, 5}, 1, 2);
   EXPECT_EQ(lines.outer, 2);

@@ -97,7 +97,8 @@ struct OpContext {
   std::array<std::shared_ptr<const Spec>, kMaxOutputs> out_spec{};  // null for plain tensors
   int outputs = 1;
 
-  // Allocates output i, kept in out[i]. Error{BadInput}: infer returned no output i.
+  // Output i, kept in out[i]: new memory, or what an in-place call writes to. Error{BadInput}: infer
+  // returned no output i.
   Tensor& make(int i = 0);
   // Where this rank's shard of input i begins along dim (0 for a plain tensor).
   std::int64_t offset(int input, int dim) const;
@@ -138,6 +139,10 @@ struct OpDef {
   // rule and infer depend on floating-point attributes only by whether each is 0, 1, negative or
   // finite: calls that agree in this share a cached decision.
   bool reals_by_kind = false;
+  // `forward` computes each element of its output, which it gets from make(), from the inputs'
+  // elements at that position (after broadcasting), and reads these before it writes the element:
+  // in place, it may write over its input.
+  bool pointwise = false;
   // Small calls for the conformance walk; a user's operator needs none.
   struct Sample {
     std::vector<TensorInfo> in;
@@ -158,12 +163,9 @@ std::array<Tensor, kMaxOutputs> call(const OpDef& op, std::span<const Tensor> in
                                      const Attrs& attrs);
 Tensor call1(const OpDef& op, std::initializer_list<Tensor> in, const Attrs& attrs = {});
 
-// The same, with a strategy that gives the output the first input's layout, if there is one.
-std::array<Tensor, kMaxOutputs> call_keeping_layout(const OpDef& op, std::span<const Tensor> in,
-                                                    const Attrs& attrs);
-
 // Runs an operator in place on in[0]: in[0] keeps its storage, dtype and layout (the first output
-// is redistributed and cast to them) and becomes the operator's output on the tape.
+// is redistributed and cast to them) and becomes the operator's output on the tape. Off the tape, a
+// pointwise operator writes straight into in[0] where nothing stands in the way.
 // Error{BadInput}: in[0] is a leaf that requires a gradient; the output has another shape, or is
 // floating-point where in[0] is not. A record that saved in[0] fails in backward.
 Tensor call_in_place(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs = {});
