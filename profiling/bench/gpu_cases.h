@@ -1,6 +1,6 @@
 #pragma once
-// The parts of `coshard bench gpu`. Each runs on the rank's thread of a world of one rank (host
-// time: two; collectives, overlap: as many as there are GPUs, at least two) and adds its results;
+// The parts of `coshard bench gpu`. Each runs on the rank's thread of a world of one rank (a
+// redistribute: two; collectives, overlap: as many as there are GPUs, at least two) and adds its results;
 // peer/bench_pytorch_gpu.py does the same work on one GPU under the same names.
 #include <cstdint>
 #include <functional>
@@ -71,6 +71,7 @@ RobustStats timed_on_host(Device& device, const F& call, int calls) {
 }
 
 Task<void> measure_host_time(World& world, const GpuSizes& sizes, GpuResults& results);
+Task<void> measure_host_redistribute(World& world, const GpuSizes& sizes, GpuResults& results);
 Task<void> measure_matmul(World& world, const GpuSizes& sizes, GpuResults& results);
 Task<void> measure_bandwidth(World& world, const GpuSizes& sizes, GpuResults& results);
 Task<void> measure_attention(World& world, const GpuSizes& sizes, GpuResults& results);

@@ -19,6 +19,9 @@ constexpr int kTries = 3;  // of which the fastest counts
 
 }  // namespace
 
+CudaClock::CudaClock(CudaDevice& device)
+    : device_(device), stream_(std::make_unique<CudaStream>(device, StreamKind::Communication)) {}
+
 CudaClock::~CudaClock() {
   if (reference_.event != nullptr) device_.timed_events()->give(reference_.event);
 }
@@ -35,8 +38,6 @@ std::optional<std::int64_t> CudaClock::since_reference(cudaEvent_t event) const 
 
 void CudaClock::take_reference() {
   device_.make_current();
-  if (stream_ == nullptr)
-    stream_ = std::make_unique<CudaStream>(device_, StreamKind::Communication);
   std::int64_t shortest = kPatience;
   for (int i = 0; i < kTries; ++i) {
     const cudaEvent_t event = device_.timed_events()->take();

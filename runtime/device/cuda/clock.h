@@ -16,7 +16,8 @@ class CudaStream;
 
 class CudaClock {
  public:
-  explicit CudaClock(CudaDevice& device) : device_(device) {}
+  // With the device: to create a stream later may wait for kernels.
+  explicit CudaClock(CudaDevice& device);
   ~CudaClock();
   CudaClock(const CudaClock&) = delete;
   CudaClock& operator=(const CudaClock&) = delete;

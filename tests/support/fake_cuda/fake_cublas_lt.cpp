@@ -24,6 +24,7 @@ struct FakeHandle {
 struct FakePreference {
   std::uint64_t workspace = 0;
   std::uint32_t aligned[4] = {256, 256, 256, 256};  // a, b, c, d
+  std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;
 };
 
 FakeLayout& of(cublasLtMatrixLayout_t layout) { return *reinterpret_cast<FakeLayout*>(layout); }
@@ -147,6 +148,8 @@ cublasStatus_t preference_set(cublasLtMatmulPreference_t preference,
   FakePreference& to = of(preference);
   if (which == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
     return status_of(put(to.workspace, value, bytes));
+  if (which == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK)
+    return status_of(put(to.reductions, value, bytes));
   const int operand = which - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
   if (operand < 0 || operand > 3) return CUBLAS_STATUS_NOT_SUPPORTED;
   return status_of(put(to.aligned[operand], value, bytes));
@@ -245,6 +248,8 @@ cublasStatus_t heuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMa
     result.algo.data[0] = broken ? 0 : fingerprint(call);
     result.algo.data[1] = slices_of(call, of(preference));
     result.algo.data[2] = word_of(of(preference));
+    result.algo.data[3] = of(preference).reductions & (CUBLASLT_REDUCTION_SCHEME_INPLACE |
+                                                       CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE);
     result.workspaceSize = workspace_of(call);
   }
   return CUBLAS_STATUS_SUCCESS;
@@ -316,6 +321,7 @@ cublasStatus_t multiply(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cons
   call.result = d;
   const std::size_t needed = workspace_of(call);
   call.slices = static_cast<int>(algorithm->data[1]);
+  call.rounds = algorithm->data[3] != 0;
   const int device = reinterpret_cast<FakeHandle*>(handle)->device;
   const bool here = device == FakeDriver::current_device() &&
                     device == driver().stream(stream).device;  // cuBLAS, "cuBLASLt context"

@@ -64,6 +64,7 @@ SumOf<T> sliced_dot(const FakeProduct& call, const T* a, std::int64_t a_step, co
     for (std::int64_t p = slice; p < call.depth(); p += call.slices)
       sum += static_cast<SumOf<T>>(a[p * a_step]) * static_cast<SumOf<T>>(b[p * b_step]);
     all += sum;
+    if (call.rounds) all = static_cast<SumOf<T>>(static_cast<T>(all));
   }
   return all;
 }

@@ -27,7 +27,8 @@ struct FakeProduct {
   double alpha = 1, beta = 0;
   const void *left = nullptr, *right = nullptr, *old = nullptr;
   void* result = nullptr;
-  int slices = 1;  // of each sum
+  int slices = 1;       // of each sum
+  bool rounds = false;  // which are added in the dtype of the result
 
   std::int64_t depth() const { return desc.transpose_a == CUBLAS_OP_N ? a.columns : a.rows; }
   bool has(std::uint32_t epilogue) const { return (desc.epilogue & epilogue) == epilogue; }
