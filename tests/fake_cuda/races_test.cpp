@@ -196,8 +196,15 @@ TEST(RaceOfKernels, EachIsNamedWithTheBytesThatItUses) {
     });
   };
   EXPECT_EQ(chain(true), "");
-  EXPECT_NE(chain(false).find(", and no event orders it after reduce"), std::string::npos)
-      << chain(false);
+  // In some orders the stream that does not wait races with earlier uses of the memory first.
+  int between_both = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    FakeDriver::get().reseed(seed);
+    const std::string said = chain(false);
+    EXPECT_NE(said.find("reduce over ranks on stream "), std::string::npos) << said;
+    between_both += said.find(", and no event orders it after reduce") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_GT(between_both, 5);
 }
 
 // Memory that is freed while another stream reads it, and is allocated again.
