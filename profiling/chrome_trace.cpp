@@ -273,6 +273,7 @@ void ChromeTrace::ran(const CommEvent& event, std::int64_t begin, std::int64_t e
   if (!known) return;
   Issue& issue = known.mapped();
   issue.at = begin;
+  if (issue.stall_end == 0) issue.stall_begin = issue.stall_end = end;  // in a recorded step
   keep_collective(event, issue, end, {"", Track::Compute, issue.stall_begin, issue.stall_end});
 }
 

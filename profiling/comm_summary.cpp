@@ -64,7 +64,7 @@ void CommSummary::issued(const CommEvent& event, std::int64_t now) {
     ++each->row.count;
     each->row.bytes += event.bytes;
   }
-  if (!event.queued) issued_at_[event.id] = now;
+  issued_at_[event.id] = now;
   if (event.link != link_ && !event.link.empty()) link_ = event.link;
 }
 
@@ -78,12 +78,13 @@ void CommSummary::ready(const CommEvent& event, std::int64_t wait_begin, std::in
   issued_at_.erase(issue);
 }
 
+// Of collectives whose issue this has seen.
 void CommSummary::ran(const CommEvent& event, std::int64_t begin, std::int64_t end) {
-  add_in_flight(event, begin, end);
+  if (issued_at_.erase(event.id) > 0) add_in_flight(event, begin, end);
 }
 
 void CommSummary::stalled(const CommEvent& event, std::int64_t begin, std::int64_t end) {
-  add_exposed(event, begin, end);
+  if (issued_at_.contains(event.id)) add_exposed(event, begin, end);
 }
 
 void CommSummary::add_exposed(const CommEvent& event, std::int64_t begin, std::int64_t end) {

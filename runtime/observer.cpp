@@ -31,9 +31,9 @@ std::int64_t now_ns() {
 Computing::Computing(Observer& observer, Device& device, std::string_view op, ComputeClass what,
                      const DescribeInputs& inputs)
     : observer_(observer), device_(device), op_(op), what_(what) {
-  observer_.computing(op_, what_, inputs);
   if (device_.queues() && observer_.times_kernels())
     from_ = device_.compute_stream().record_timed();
+  observer_.computing(op_, what_, inputs);
   begin_ = now_ns();
 }
 

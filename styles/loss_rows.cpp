@@ -18,7 +18,7 @@ void run_loss_kernel(const LossRows& p, const Args& args) {
   Device& device = *p.logits.device();
   World* world = World::current();
   if (world == nullptr || !world->observed()) return kernels::run(device, args);
-  const Computing told(world->observer(), *world->device(), "loss_parallel", ComputeClass::Other,
+  const Computing told(world->observer(), device, "loss_parallel", ComputeClass::Other,
                        [&p] { return str_cat(p.logits.dtype(), p.logits.local_shape()); });
   kernels::run(device, args);
 }

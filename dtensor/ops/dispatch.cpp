@@ -45,7 +45,7 @@ void run_body(const OpDef& op, OpContext& context, bool absent) {
   if (op.view) return op.forward(context);
   if (!world || !world->observed()) return op.forward(context);
   {
-    const Computing told(world->observer(), *world->device(), op.name, op.compute,
+    const Computing told(world->observer(), context.device(), op.name, op.compute,
                          [&context] { return inputs_text(context.in); });
     op.forward(context);
   }

@@ -32,11 +32,12 @@ void StreamTimes::add(What what, const CommEvent& event, std::uint64_t kernel,
 }
 
 void StreamTimes::tell(Observer& observer, Span& span, std::int64_t begin, std::int64_t end) {
+  end = std::max(begin, end);  // by another reference of the clock, or a wait for what had ended
   span.event.communicator = span.communicator;
   span.event.label = span.label;
   switch (span.what) {
     case What::Ran: return observer.ran(span.event, begin, end);
-    case What::Stalled: return observer.stalled(span.event, begin, std::max(begin, end));
+    case What::Stalled: return observer.stalled(span.event, begin, end);
     case What::Kernel: return observer.kernel_ran(span.kernel, begin, end);
   }
 }

@@ -106,6 +106,25 @@ TEST(DeviceTimes, EveryCollectiveAndKernelIsToldOnceByTheEndOfAHostWait) {
   });
 }
 
+TEST(DeviceTimes, BothSidesOfAMessageAreTold) {
+  if (on_cpu()) GTEST_SKIP() << "the cpu queues nothing";
+  on_ranks(2, [](World& world) -> Task<void> {
+    StreamLog log(world);
+    const Tensor numbers = zeros(world.device(), Shape{64});
+    Collective message;
+    message.kind = world.rank() == 0 ? CollectiveKind::Send : CollectiveKind::Recv;
+    message.root = 1 - world.rank();
+    message.extent = 64;
+    message.send = message.recv = numbers.data();
+    message.keep_send = message.keep_recv = numbers.storage()->buffer;
+    for (int i = 0; i < 3; ++i) world.communicator()->issue(message).wait();
+    world.device()->synchronize();
+    EXPECT_EQ(log.runs.size(), 3U);
+    EXPECT_EQ(log.stalls.size(), 3U);
+    co_return;
+  });
+}
+
 TEST(DeviceTimes, OnAGpuACollectiveRunsUnderAProductThatStandsBeforeItsAwait) {
   if (on_cpu() || is_fake()) GTEST_SKIP() << "the fake driver does not model time";
   on_ranks(2, [](World& world) -> Task<void> {

@@ -102,6 +102,18 @@ assert modules == {'a'} or modules == {None}, modules
   EXPECT_TRUE(testing::json_holds(written(queued_ranks()), kNests));
 }
 
+// A wait that a recorded step contains has no time.
+TEST(ChromeTrace, DrawsAnAwaitWithoutATimeAtTheEndOfItsCollective) {
+  std::vector<ChromeTrace> ranks(1);
+  CommEvent queued = event(1);
+  queued.queued = true;
+  ranks[0].issued(queued, 1'000'000'000);
+  ranks[0].ran(queued, 1'001'000'000, 1'002'000'000);
+  ASSERT_EQ(ranks[0].spans().size(), 2U);
+  EXPECT_EQ(ranks[0].spans()[0].begin, 1'001'000'000);
+  EXPECT_EQ(ranks[0].spans()[1].begin, 1'002'000'000);
+}
+
 TEST(ChromeTrace, IsJsonWithAProcessPerRankAndThreeNamedTracks) {
   EXPECT_TRUE(testing::json_holds(written(busy_ranks()), R"(
 names = {(e['pid'], e['args']['name']) for e in d['traceEvents'] if e['name'] == 'thread_name'}

@@ -63,6 +63,14 @@ TEST(CommSummary, CountsTheTimesOfStreamsWhereWorkIsQueued) {
   EXPECT_EQ(row.in_flight_ns, 10 * kMs);
   EXPECT_EQ(row.exposed_ns, 3 * kMs);
   EXPECT_NEAR(row.hidden(), 0.7, 1e-12);
+  // What was issued before the table was an observer, or is told twice.
+  CommEvent other = event(2, "P->R", 1000);
+  for (const CommEvent& unknown : {other, queued}) {
+    table.stalled(unknown, 40 * kMs, 50 * kMs);
+    table.ran(unknown, 40 * kMs, 50 * kMs);
+  }
+  EXPECT_EQ(table.total().in_flight_ns, 10 * kMs);
+  EXPECT_EQ(table.total().exposed_ns, 3 * kMs);
 }
 
 // As one await of several pieces does: all are in flight, and awaited, at once.

@@ -1,7 +1,8 @@
 #pragma once
 // Gathers every rank's measurements on rank 0, across processes and hosts. Called by all ranks of
-// the world at the same point of the program, once they have removed their observers. Costs an
-// all_gather of one number per rank and a send from each rank to rank 0.
+// the world at the same point of the program, once they have removed their observers; on a GPU,
+// after synchronize(), by which it has told of everything. Costs an all_gather of one number per
+// rank and a send from each rank to rank 0.
 #include <cstdint>
 #include <vector>
 

@@ -65,8 +65,8 @@ class Observer {
                         std::int64_t /*end*/) {}
   // The rest is of devices that queue their work, where the times above are those of the host. Each
   // is called once the device is past `end`: within Device::synchronize() at the latest.
-  // A collective that was awaited was on its stream from `begin`, when this rank's compute stream
-  // and earlier collectives let it begin, to `end`; after `ready`.
+  // A collective that was awaited was on its stream from `begin`, where this rank's compute stream
+  // and earlier collectives let it begin and wait for peers, to `end`; after `ready`.
   virtual void ran(const CommEvent&, std::int64_t /*begin*/, std::int64_t /*end*/) {}
   // The compute stream stood still from `begin`, where it needed the collective or a part of it, to
   // the end of that; no time if that had ended before. Comes before `ran`.

@@ -134,11 +134,12 @@ void NcclCommunicator::launch(NcclFlight& flight) {
   operation.path = path_of(operation.plan);
   stream_->wait(*device.compute_stream().record());
   if (!domain_->implicit_order && domain_->last != nullptr) stream_->wait(*domain_->last);
-  for (const StridedCopy& copy : operation.plan.before) device.peers()->copy(copy, *stream_);
   const bool timed = flight.event.id != 0;
   const auto record = [&] { return timed ? stream_->record_timed() : stream_->record(); };
+  if (timed) operation.started = record();
+  for (const StridedCopy& copy : operation.plan.before) device.peers()->copy(copy, *stream_);
   const bool by_parts = !operation.plan.round_of.empty();
-  if (by_parts || timed) operation.begun = record();
+  if (by_parts) operation.begun = record();
   for (const auto& round : operation.plan.rounds) {
     if (!round.empty()) hand_over(round, flight);
     if (by_parts) operation.rounds.push_back(record());
@@ -215,9 +216,10 @@ void NcclCommunicator::wait(NcclFlight& flight) {
 
 void NcclCommunicator::order_after(const NcclFlight& flight, const std::shared_ptr<Event>& end) {
   CudaDevice& device = *domain_->device;
-  if (flight.event.id != 0)
-    device.times().stalled(flight.event, device.compute_stream().record_timed(), end);
+  const bool timed = flight.event.id != 0;
+  const auto reached = timed ? device.compute_stream().record_timed() : nullptr;
   device.compute_stream().wait(*end);
+  if (timed) device.times().stalled(flight.event, reached, end);
 }
 
 // The stream is in order, so earlier flights are complete with this one. A flight no longer in the
@@ -237,7 +239,7 @@ void NcclCommunicator::settled(NcclFlight& flight, std::int64_t begin_ns) {
   if (Observer* watching = slot_ ? *slot_ : nullptr) {
     const std::int64_t now = now_ns();
     watching->ready(flight.event, begin_ns, now, now);
-    domain_->device->times().ran(flight.event, flight.operation->begun, flight.operation->done);
+    domain_->device->times().ran(flight.event, flight.operation->started, flight.operation->done);
   }
 }
 

@@ -20,7 +20,8 @@ constexpr std::string_view kCopyEngine = "copy engine";
 // Life cycle: pending -> issued round by round -> on the stream, followed by the event `done`.
 struct NcclOperation {
   NcclPlan plan;
-  std::shared_ptr<Event> begun;  // after plan.before; only with round_of, or if it is observed
+  std::shared_ptr<Event> started;                  // before plan.before; only if it is observed
+  std::shared_ptr<Event> begun;                    // after plan.before; only with round_of
   std::vector<std::shared_ptr<Event>> rounds;      // after each; only with round_of
   std::shared_ptr<Event> done;                     // mutex; null: not on the stream
   std::vector<std::shared_ptr<const void>> keeps;  // released once the compute stream is past it

@@ -8,11 +8,11 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <type_traits>
 
 namespace coshard {
 
 class CudaDevice;
-class CudaStream;
 
 class CudaClock {
  public:
@@ -21,23 +21,28 @@ class CudaClock {
   ~CudaClock();
   CudaClock(const CudaClock&) = delete;
   CudaClock& operator=(const CudaClock&) = delete;
-  // Steady-clock nanoseconds; nullopt: not reached yet, or the device has failed. `event` is of this
-  // device and with timing. The first call takes a reference. Any thread.
+  // Steady-clock nanoseconds; nullopt: not reached yet, the device has failed, or it has had no
+  // time for a reference. `event` is of this device and with timing. Any thread.
   std::optional<std::int64_t> time_of(cudaEvent_t event);
 
  private:
-  static constexpr std::int64_t kFresh = 1'000'000'000;  // ns from the reference: within 60 ns
+  static constexpr std::int64_t kFresh = 1'000'000'000;  // ns that a reference serves
+  static constexpr std::int64_t kPause = 100'000'000;    // between attempts
   struct Reference {
     cudaEvent_t event = nullptr;  // null: none yet
     std::int64_t at = 0;
   };
-  std::optional<std::int64_t> since_reference(cudaEvent_t event) const;
+  struct Destroy {
+    void operator()(cudaStream_t stream) const;
+  };
   void take_reference();
+  void renew();
 
   CudaDevice& device_;
   std::mutex mutex_;
-  std::unique_ptr<CudaStream> stream_;  // on which nothing else is queued
+  std::unique_ptr<std::remove_pointer_t<cudaStream_t>, Destroy> stream_;  // for nothing else
   Reference reference_;
+  std::int64_t tried_ns_ = 0;
 };
 
 }  // namespace coshard

@@ -79,6 +79,14 @@ TEST_F(StreamTimesTest, AWaitForWhatHadEndedTakesNoTime) {
   EXPECT_EQ(told.lines, Lines{"stalled 1 30..30"});
 }
 
+// The clock may take another reference between the two.
+TEST_F(StreamTimesTest, NothingEndsBeforeItBegins) {
+  times.ran(event(1), stamp(30), stamp(29));
+  times.kernel(stamp(40), stamp(39));
+  times.tell();
+  EXPECT_EQ(told.lines, (Lines{"queued 1", "ran 1 30..30", "kernel 1 40..40"}));
+}
+
 TEST_F(StreamTimesTest, WhatIsNotTimedIsNotTold) {
   const auto untimed = stamp(3);
   untimed->has_clock = false;

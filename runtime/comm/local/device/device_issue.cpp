@@ -97,14 +97,15 @@ void LocalWork::bring(std::shared_ptr<DeviceOp> op, std::size_t place, DeviceSid
 
 void LocalWork::order_after(const std::shared_ptr<Event>& end, int part) {
   Device& device = *communicator_->device();
+  Stream& compute = device.compute_stream();
   const DeviceSide& side = device_op_->sides[side_];
-  if (side.timed) {
-    const std::shared_ptr<Event>& own = part < 0 ? side.over : end;
-    device.times().stalled(event_, device.compute_stream().record_timed(), own);
-  }
-  device.compute_stream().wait(*end);
+  const std::shared_ptr<Event> reached = side.timed ? compute.record_timed() : nullptr;
+  const std::shared_ptr<Event>& own = part < 0 && side.over != nullptr ? side.over : end;
+  compute.wait(*end);
+  if (own != end) compute.wait(*own);  // so that its time is known when later work is complete
   if (!looked_after_) device.watch(device_op_);
   looked_after_ = true;
+  if (reached != nullptr) device.times().stalled(event_, reached, own);
 }
 
 }  // namespace coshard

@@ -184,11 +184,9 @@ void queue_reduce_scatter(const Sides& sides) {
   }
 }
 
-void queue_work(Sides& sides, std::vector<std::shared_ptr<Event>>& parts) {
+void queue_work(const Sides& sides, std::vector<std::shared_ptr<Event>>& parts) {
   const Collective& any = *sides[0].args;
   meet_when_ready(sides);
-  for (DeviceSide& side : sides)
-    if (side.timed) side.begin = stream_of(side).record_timed();
   switch (any.kind) {
     case CollectiveKind::AllGather:
       if (recv_elements(any, ranks_of(sides), 0) * width_of(any) > kDeviceOneShotBytes)
@@ -231,12 +229,22 @@ void DeviceOp::queue(std::weak_ptr<LocalGroup> group, const CollectiveInfo& what
   what_ = what;
   timeout_ns_ = timeout_ns;
   started_ = true;
+  for (DeviceSide& side : sides) {
+    if (!side.timed) continue;
+    stream_of(side).wait(*side.ready);
+    side.begin = stream_of(side).record_timed();
+  }
+  const std::shared_ptr<Stream> of_first = sides[0].stream;
   // A message is fetched by its receiver.
   if (is_point_to_point(what.kind)) sides[0].stream = sides[1].stream;
   queue_work(sides, parts_);
   over_ = meet(sides);  // later work on any of the streams runs after the whole op
+  sides[0].stream = of_first;
   for (DeviceSide& side : sides) {
-    if (side.timed) side.over = stream_of(side).record_timed();
+    if (side.timed) {
+      stream_of(side).wait(*over_);
+      side.over = stream_of(side).record_timed();
+    }
     for (auto& buffer : side.kept)
       if (auto kept = std::move(buffer)) kept->used_until(over_);
     side.known = side.device;

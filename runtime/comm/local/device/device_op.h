@@ -33,7 +33,7 @@ struct DeviceSide {
   int rank = 0;  // in the world; below: its communicator's timeout
   std::int64_t timeout_ns = 0;
   bool timed = false;                  // an observer wants its times
-  std::shared_ptr<Event> begin, over;  // on its stream, if it is timed
+  std::shared_ptr<Event> begin, over;  // on its own stream, if it is timed
 };
 
 // Once it is queued, host waits check it and report whose device has not reached it.
