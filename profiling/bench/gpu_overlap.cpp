@@ -8,6 +8,7 @@
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/dtensor/tape.h>
 #include "profiling/bench/gpu_cases.h"
+#include "profiling/bench/schedules.h"
 
 namespace coshard::bench {
 namespace {
@@ -84,7 +85,8 @@ Task<void> measure_overlap(World& world, const GpuSizes& sizes, GpuResults& resu
   add("overlap_products", compute, "us", false);
   add("overlap_awaited_first", serial, "us", false);
   add("overlap_awaited_last", both, "us", false);
-  add("overlap_efficiency", 1 - (both - compute) / std::max(1e-9, serial - compute), "E", true);
+  const double efficiency = efficiency_of(serial, both, compute);
+  if (!std::isnan(efficiency)) add("overlap_efficiency", efficiency, "E", true);
   co_return;
 }
 

@@ -40,7 +40,9 @@ TEST(GpuBench, EveryPartGivesItsFigures) {
                            "all_reduce_1KiB",
                            "all_gather_4KiB",
                            "reduce_scatter_1KiB",
-                           "all_to_all_4KiB"}) {
+                           "all_to_all_4KiB",
+                           "overlap_gather",
+                           "overlap_awaited_last"}) {
     const Result* found = report.find(name);
     ASSERT_NE(found, nullptr) << name;
     EXPECT_GT(found->value, 0) << name;

@@ -1,6 +1,7 @@
 #include "runtime/comm/local/device/device_op.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <coshard/runtime/error.h>
 #include "runtime/comm/collective.h"
@@ -234,12 +235,12 @@ void DeviceOp::queue(std::weak_ptr<LocalGroup> group, const CollectiveInfo& what
     stream_of(side).wait(*side.ready);
     side.begin = stream_of(side).record_timed();
   }
-  const std::shared_ptr<Stream> of_first = sides[0].stream;
+  std::shared_ptr<Stream> of_first = sides[0].stream;
   // A message is fetched by its receiver.
   if (is_point_to_point(what.kind)) sides[0].stream = sides[1].stream;
   queue_work(sides, parts_);
   over_ = meet(sides);  // later work on any of the streams runs after the whole op
-  sides[0].stream = of_first;
+  sides[0].stream = std::move(of_first);  // which goes before its device
   for (DeviceSide& side : sides) {
     if (side.timed) {
       stream_of(side).wait(*over_);
