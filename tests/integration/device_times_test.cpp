@@ -19,7 +19,7 @@ namespace {
 
 using Interval = std::pair<std::int64_t, std::int64_t>;
 
-bool is_fake() { return !variable("COSHARD_TEST_DEVICES", "").empty(); }
+bool is_fake() { return !variable("COSHARD_TEST_FAKE", "").empty(); }
 
 class StreamLog final : public Observer {
  public:

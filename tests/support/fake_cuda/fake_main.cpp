@@ -46,6 +46,7 @@ class NextTest final : public ::testing::EmptyTestEventListener {
 int main(int argc, char** argv) {
   using coshard::testing::variable;
   ::testing::InitGoogleTest(&argc, argv);
+  ::setenv("COSHARD_TEST_FAKE", "1", 1);  // for tests of what only a GPU shows
   const auto seed = std::stoull(variable("COSHARD_TEST_SEED", "1"));
   const int devices = std::stoi(variable("COSHARD_TEST_DEVICES", "0"));
   FakeDriver::get().install(seed, devices == 0 ? 2 : devices);
