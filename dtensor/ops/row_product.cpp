@@ -53,7 +53,7 @@ void RowProduct::compute(int dim, const Chunk& rows, const Tensor& out) const {
       linear_rows(context, x, out, into);
       continue;
     }
-    const Computing told(world.observer(), *world.device(), "linear", ComputeClass::Gemm,
+    const Computing told(world.observer(), context.device(), "linear", ComputeClass::Gemm,
                          [&x] { return str_cat(x.dtype(), x.local_shape()); });
     linear_rows(context, x, out, into);
   }

@@ -5,6 +5,13 @@
 #include <utility>
 
 namespace coshard {
+namespace {
+
+bool are_timed(const std::shared_ptr<Event>& begin, const std::shared_ptr<Event>& end) {
+  return begin != nullptr && end != nullptr && begin->timed() && end->timed();
+}
+
+}  // namespace
 
 void StreamTimes::ran(const CommEvent& event, std::shared_ptr<Event> begin,
                       std::shared_ptr<Event> end) {
@@ -18,14 +25,14 @@ void StreamTimes::stalled(const CommEvent& event, std::shared_ptr<Event> reached
 
 void StreamTimes::kernel(std::shared_ptr<Event> begin, std::shared_ptr<Event> end) {
   Observer* watching = observer();
-  if (watching == nullptr || !begin->timed() || !end->timed()) return;
+  if (watching == nullptr || !are_timed(begin, end)) return;
   watching->queued(++kernels_);
   add(What::Kernel, {}, kernels_, std::move(begin), std::move(end));
 }
 
 void StreamTimes::add(What what, const CommEvent& event, std::uint64_t kernel,
                       std::shared_ptr<Event> begin, std::shared_ptr<Event> end) {
-  if (observer() == nullptr || !begin || !end || !begin->timed() || !end->timed()) return;
+  if (observer() == nullptr || !are_timed(begin, end)) return;
   spans_.push_back({what, event, std::string(event.communicator), std::string(event.label), kernel,
                     std::move(begin), std::move(end)});
   if (spans_.size() >= kMany) tell();
@@ -45,7 +52,7 @@ void StreamTimes::tell(Observer& observer, Span& span, std::int64_t begin, std::
 void StreamTimes::tell() {
   while (!spans_.empty()) {
     Span& next = spans_.front();
-    const bool lost = !next.begin->timed() || !next.end->timed();  // its device is gone
+    const bool lost = !are_timed(next.begin, next.end);  // its device is gone
     const std::optional<std::int64_t> end = next.end->reached_ns(),
                                       begin = next.begin->reached_ns();
     if (!lost && (!begin || !end)) return;

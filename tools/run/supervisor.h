@@ -89,7 +89,7 @@ class Supervisor {
   void reap_launcher();
 
   void failed(Failure failure);
-  std::string end_of_launcher() const;
+  std::string end_of_launcher(const Ending& ending) const;
   std::string cause() const;
   std::string last_words(const Failure& failure) const;
   std::optional<Blame> blame_in(const Failure& failure) const;

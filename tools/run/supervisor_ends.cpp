@@ -262,8 +262,7 @@ std::string Supervisor::aborted() const {
 
 // MPICH's launcher gives up once process 0 has left some 64 KB of stdin unread. It says so, or is
 // killed by SIGPIPE before it can.
-std::string Supervisor::end_of_launcher() const {
-  const Ending& ending = *launcher_ending_;
+std::string Supervisor::end_of_launcher(const Ending& ending) const {
   const bool is_sigpipe = ending.kind == Ending::Kind::Killed && ending.value == SIGPIPE;
   std::string_view why;
   if (stdin_unread_)
@@ -280,14 +279,14 @@ std::string Supervisor::cause() const {
   const Failure first = cause_of_all();
   const Ending& ending = first.ending;
   if (ending.kind == Ending::Kind::Unwritten) return "output " + ending.text();
-  if (first.rank < 0) return end_of_launcher();
+  if (first.rank < 0) return end_of_launcher(ending);
   std::string who = str_cat("rank ", first.rank);
   if (ending.kind == Ending::Kind::Missing && !options_.hosts.empty())
     who += " on " + host_of(options_.hosts, first.rank);
   if (ending.kind == Ending::Kind::NotStarted)
     return str_cat(who, ": ", options_.program, ' ', ending.text());
   if (ending.kind == Ending::Kind::Lost && launcher_ending_ && !launcher_ending_->ok())
-    return str_cat(who, ' ', ending.text(), "; ", end_of_launcher());
+    return str_cat(who, ' ', ending.text(), "; ", end_of_launcher(*launcher_ending_));
   std::string last = last_words(first);
   if (ending.kind != Ending::Kind::Exited || last.empty()) return who + ' ' + ending.text();
   if (last.starts_with("error: ")) last.erase(0, 7);
