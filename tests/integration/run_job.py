@@ -32,15 +32,19 @@ def marked(mark):
 
 
 class Job:
-    """One `coshard run`, in a session of its own as from a terminal, with stdout and stderr in files, or where `streams` says."""
+    """One `coshard run`, in a session of its own as from a terminal, with stdout and stderr in files, or where `streams` says.
+
+    stdin: its bytes, or a descriptor."""
 
     def __init__(self, *words, stdin=b"", **streams):
         self.mark = str(uuid.uuid4())
         self.files = [tempfile.TemporaryFile() for _ in range(2)]
-        self.stdin = tempfile.TemporaryFile()
-        self.stdin.write(stdin)
-        self.stdin.seek(0)
-        streams = {"stdin": self.stdin, "stdout": self.files[0], "stderr": self.files[1], **streams}
+        if isinstance(stdin, bytes):
+            self.files.append(tempfile.TemporaryFile())
+            self.files[2].write(stdin)
+            self.files[2].seek(0)
+            stdin = self.files[2]
+        streams = {"stdin": stdin, "stdout": self.files[0], "stderr": self.files[1], **streams}
         self.started = subprocess.Popen([COSHARD, "run", "--mpi", MPI, *words], env={**os.environ, MARK: self.mark}, start_new_session=True,
                                         **streams)
 
@@ -68,7 +72,7 @@ class Job:
             for pid, _ in self.left:
                 os.kill(pid, signal.SIGKILL)
         self.out, self.err = self.text(0), self.text(1)
-        for file in [*self.files, self.stdin]:
+        for file in self.files:
             file.close()
         return self
 

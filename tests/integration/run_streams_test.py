@@ -4,7 +4,11 @@
 usage: run_streams_test.py COSHARD QUICKSTART TRAIN RUN_PROGRAM MPI      MPI: openmpi, mpich; exit code 77: its launcher is not there
 """
 import fcntl
+import hashlib
 import os
+import pty
+import random
+import select
 import signal
 import struct
 import subprocess
@@ -14,7 +18,30 @@ import time
 from run_job import COSHARD, MPI, MOST, NOISE, PYTHON, RANK, Job, Jobs, main, marked
 
 FLOODS = RANK + "[print('x' * 999) for i in iter(int, 1)]"
+# A shell with a job in the background, from which `fg` brings it back.
+SHELL = f"set -m; {COSHARD} run --mpi {MPI} -n 1 cat & sleep 1; read line; echo the shell has $line; sleep 1; fg; echo over $?"
 READERS = ({}, {"stderr": subprocess.STDOUT})  # of stdout alone, of both
+
+
+class Terminal:
+    """A program on a terminal of its own."""
+
+    def __init__(self, *words):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execvp(words[0], words)
+        self.shown = b""
+
+    def show(self, text):
+        """Waits until it has shown `text`."""
+        while text not in self.shown:
+            if not select.select([self.fd], [], [], 60)[0]:
+                raise AssertionError(f"no {text!r} in {self.shown!r}")
+            self.shown += os.read(self.fd, 4096)
+
+    def end(self):
+        os.close(self.fd)
+        return os.waitpid(self.pid, 0)[1]
 
 
 class Unread(Job):
@@ -137,6 +164,51 @@ class Streams(Jobs):
         self.check(job, 0)
         for line in job.out.splitlines():
             self.assertEqual(int(line.split()[1], 16) >> (signal.SIGPIPE - 1) & 1, 0, job.out)
+
+    # stdin
+
+    def test_stdin_comes_whole_to_a_slow_reader(self):
+        text = random.Random(7).randbytes(3_000_000)
+        program = RANK + "import hashlib; time.sleep(1 - rank); print(hashlib.md5(sys.stdin.buffer.read()).hexdigest())"
+        job = self.job("-n", "2", PYTHON, "-c", program, stdin=text)
+        self.check(job, 0)
+        self.assertEqual(sorted(job.out.splitlines()), [f"[{n}] {hashlib.md5(what).hexdigest()}" for n, what in enumerate([text, b""])])
+
+    def test_stdin_that_nobody_reads_does_no_harm(self):
+        for program in (["sleep", "1"], ["sh", "-c", "exec <&-; sleep 1"], ["head", "-c", "1"], ["true"]):
+            job = self.job("-n", "2", *program, stdin=b"x" * 1_000_000)
+            self.check(job, 0)
+            self.assertEqual((job.out, job.err), ("[0] x\n" if program[0] == "head" else "", ""))
+
+    def test_input_reaches_the_program_when_it_is_written(self):
+        program = RANK + "[print(line, end='', flush=True) for line in iter(sys.stdin.readline, '')]"
+        pipe = os.pipe()
+        job = Job("-n", "2", "--no-prefix", PYTHON, "-c", program, stdin=pipe[0])
+        os.close(pipe[0])
+        for count in range(1, 4):
+            os.write(pipe[1], b"line\n")
+            job.wait_for(count, "line\n")
+        os.close(pipe[1])
+        job.end()
+        self.check(job, 0)
+        self.assertEqual(job.out, "line\n" * 3)
+
+    def test_a_stdin_that_cannot_be_read_is_told_of(self):
+        folder = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
+        job = Job("-n", "2", "cat", stdin=folder).end()
+        os.close(folder)
+        self.check(job, 0)
+        self.assertEqual((job.out, job.err), ("", "warning: stdin could not be read: Is a directory\n"))
+
+    def test_a_job_in_the_background_leaves_the_terminal_to_the_foreground(self):
+        terminal = Terminal("bash", "--norc", "-c", SHELL)
+        os.write(terminal.fd, b"first\n")
+        terminal.show(b"the shell has first")
+        os.write(terminal.fd, b"second\n")
+        terminal.show(b"[0] second")
+        os.write(terminal.fd, b"\4")
+        terminal.show(b"over 0")
+        self.assertEqual(terminal.end(), 0)
 
     # Closed ones
 

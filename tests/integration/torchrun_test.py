@@ -75,9 +75,10 @@ class Torchrun(unittest.TestCase):
         zero, one = self.start(0, 2), None
         draw = random.Random(7)
         strangers = []
-        end = time.monotonic() + 10
-        while time.monotonic() < end and len(strangers) < 10000:
+        begin = time.monotonic()
+        while one is None or (time.monotonic() < begin + 10 and len(strangers) < 10000):
             stranger = socket.socket()
+            stranger.settimeout(1)
             try:
                 stranger.connect(("127.0.0.1", self.port + 1))
                 if len(strangers) % 2:
@@ -87,7 +88,7 @@ class Torchrun(unittest.TestCase):
             strangers.append(stranger)
             if len(strangers) > 500:
                 strangers[-500].close()
-            if len(strangers) == 1000:
+            if one is None and (len(strangers) >= 1000 or time.monotonic() > begin + 5):  # a connection may take a second
                 with open(f"/proc/{zero.pid}/status", encoding="ascii") as status:  # it waits for the other
                     kib = next(int(line.split()[1]) for line in status if line.startswith("VmRSS:"))
                 self.assertLess(kib, 200 * 1024)

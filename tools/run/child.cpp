@@ -21,8 +21,11 @@ Pipe make_pipe() {
   return ends;
 }
 
+Pipe null_pipe() { return {::open("/dev/null", O_RDONLY | O_CLOEXEC), -1}; }
+
 void close_all(const Pipe& ends) {
-  for (const int end : ends) ::close(end);
+  for (const int end : ends)
+    if (end >= 0) ::close(end);
 }
 
 void set_apart(Apart apart, pid_t parent) {
@@ -59,13 +62,15 @@ int error_from(const Pipe& told) {
 }  // namespace
 
 Child start(const std::vector<std::string>& command, Apart apart, const Environment& added,
-            const std::vector<std::string>& removed, LastWill* will) {
+            const std::vector<std::string>& removed, LastWill* will, Stdin stdin_is) {
+  const Pipe in = stdin_is == Stdin::Pipe ? make_pipe() : null_pipe();
   const Pipe out = make_pipe(), err = make_pipe(), told = make_pipe();
   const pid_t parent = ::getpid();
-  Child child{told[1] < 0 ? -1 : ::fork(), out[0], err[0], 0};
+  Child child{told[1] < 0 ? -1 : ::fork(), out[0], err[0], in[1], 0};
   if (child.pid == 0) {
     set_apart(apart, parent);
     if (will != nullptr) will->set(::getpid());
+    ::dup2(in[0], STDIN_FILENO);
     ::dup2(out[1], STDOUT_FILENO);
     ::dup2(err[1], STDERR_FILENO);
     for (const std::string& name : removed) ::unsetenv(name.c_str());
@@ -75,16 +80,16 @@ Child start(const std::vector<std::string>& command, Apart apart, const Environm
     ::_exit(127);
   }
   child.error = child.pid < 0 ? errno : error_from(told);
-  ::close(out[1]);
-  ::close(err[1]);
+  for (const int end : {in[0], out[1], err[1]})
+    if (end >= 0) ::close(end);
   if (child.error == 0) return child;
   if (child.pid > 0)
     ::waitpid(child.pid, nullptr, 0);
   else
     close_all(told);
-  ::close(out[0]);
-  ::close(err[0]);
-  return {0, -1, -1, child.error};
+  for (const int end : {in[1], out[0], err[0]})
+    if (end >= 0) ::close(end);
+  return {0, -1, -1, -1, child.error};
 }
 
 }  // namespace coshard::job

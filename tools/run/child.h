@@ -1,6 +1,6 @@
 #pragma once
-// Starts another program with pipes as its stdout and stderr; it inherits stdin and the
-// environment. The caller waits for it.
+// Starts another program with pipes as its stdout and stderr; it inherits the environment. The
+// caller waits for it.
 #include <sys/types.h>
 
 #include <string>
@@ -16,15 +16,19 @@ enum class Apart {
   Session,  // in its own session: signals from the terminal do not reach it
 };
 
+enum class Stdin { Empty, Pipe };
+
 struct Child {
   pid_t pid = 0;
   int out = -1, err = -1;  // owned by the caller
+  int in = -1;             // as well; only with Stdin::Pipe
   int error = 0;           // errno if it could not be started; then the rest is unset
 };
 
 // Removes `removed` from its environment, then adds `added`. `will` is set to its group before it
 // can start others. Call from a single-threaded process.
 Child start(const std::vector<std::string>& command, Apart apart, const Environment& added,
-            const std::vector<std::string>& removed = {}, LastWill* will = nullptr);
+            const std::vector<std::string>& removed = {}, LastWill* will = nullptr,
+            Stdin in = Stdin::Empty);
 
 }  // namespace coshard::job

@@ -6,10 +6,16 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <csignal>
 #include <cstdlib>
@@ -40,16 +46,17 @@ class Guard {
         run_(std::move(run)),
         streams_{Stream{asio::posix::stream_descriptor(io), MessageKind::Out},
                  Stream{asio::posix::stream_descriptor(io), MessageKind::Err}},
+        input_(io),
         signals_(io),
         grace_(io),
         will_(will) {}
 
-  int run(const std::vector<std::string>& program) {
+  int run(const std::vector<std::string>& program, Stdin in) {
     for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2})
       hear(signals_, signal);
-    hear_run();
+    asio::co_spawn(io_, hear_run(), asio::detached);
     const Child child =
-        start(program, Apart::Group, {}, {kAddressVariable, kTokenVariable}, &will_);
+        start(program, Apart::Group, {}, {kAddressVariable, kTokenVariable}, &will_, in);
     if (child.error != 0) {
       will_.set(0);
       ending_ = {Ending::Kind::NotStarted, child.error};
@@ -59,6 +66,7 @@ class Guard {
       pid_ = child.pid;
       watch(streams_[0], child.out);
       watch(streams_[1], child.err);
+      if (in == Stdin::Pipe) input_.assign(child.in);
       hear_signals();
     }
     io_.run();
@@ -142,6 +150,28 @@ class Guard {
     if (!more && !std::exchange(drained_, true)) tell(MessageKind::Drained);
   }
 
+  // What it reads --------------------------------------------------------------------------------
+
+  void feed(std::string text) {
+    unfed_.push_back(std::move(text));
+    if (unfed_.size() == 1) feed();
+  }
+  // A program that has closed its stdin is fed no more.
+  void feed() {
+    if (!input_.is_open()) return;
+    if (unfed_.front().empty()) return stop_feeding();
+    asio::async_write(input_, asio::buffer(unfed_.front()), [this](error_code failed, std::size_t) {
+      if (failed) return stop_feeding();
+      unfed_.pop_front();
+      tell(MessageKind::Fed);
+      if (!unfed_.empty()) feed();
+    });
+  }
+  void stop_feeding() {
+    error_code ignored;
+    input_.close(ignored);
+  }
+
   // How it ends -----------------------------------------------------------------------------------
 
   void hear_signals() {
@@ -163,6 +193,7 @@ class Guard {
     pid_ = 0;
     ending_ = ending_of(status);
     has_ended_ = true;
+    stop_feeding();
     tell(MessageKind::Ended, to_word(ending_));
     if (gone_) return io_.stop();
     for (Stream& stream : streams_)
@@ -171,18 +202,28 @@ class Guard {
     drain();
   }
 
-  void hear_run() {
-    run_.async_read_some(asio::buffer(heard_), [this](error_code failed, std::size_t size) {
-      if (failed) return run_is_gone();
-      for (std::size_t i = 0; i < size; ++i) {
-        if (heard_[i] == kLeave) return io_.stop();
-        if (heard_[i] == kTakenOut || heard_[i] == kTakenErr)
-          taken(streams_[heard_[i] - kTakenOut]);
-        else
-          send_signal(heard_[i]);
-      }
-      hear_run();
-    });
+  asio::awaitable<void> hear_run() {
+    for (;;) {
+      error_code failed;
+      auto told = asio::redirect_error(asio::use_awaitable, failed);
+      unsigned char order = 0;
+      co_await asio::async_read(run_, asio::buffer(&order, 1), told);
+      std::array<unsigned char, 2> size{};
+      if (!failed && order == kInput) co_await asio::async_read(run_, asio::buffer(size), told);
+      std::string text(size[0] + 256u * size[1], ' ');
+      if (!failed && !text.empty()) co_await asio::async_read(run_, asio::buffer(text), told);
+      if (failed) co_return run_is_gone();
+      if (order == kLeave) co_return io_.stop();
+      obey(order, std::move(text));
+    }
+  }
+  void obey(unsigned char order, std::string text) {
+    if (order == kInput)
+      feed(std::move(text));
+    else if (order == kTakenOut || order == kTakenErr)
+      taken(streams_[order - kTakenOut]);
+    else
+      send_signal(order);
   }
 
   // Nobody follows the program any more, so it is ended.
@@ -198,15 +239,15 @@ class Guard {
   asio::io_context& io_;
   asio::ip::tcp::socket run_;
   std::array<Stream, 2> streams_;
+  asio::posix::stream_descriptor input_;
   asio::signal_set signals_;
   asio::steady_timer grace_;
   LastWill& will_;
   pid_t pid_ = 0;
   Ending ending_;
   bool gone_ = false, has_ended_ = false, drained_ = false;
-  std::deque<std::string> unsent_;
-  std::array<char, kLongestOutput> buffer_{};
-  std::array<unsigned char, 64> heard_{};
+  std::deque<std::string> unsent_, unfed_;
+  std::array<char, kLongestPiece> buffer_{};
 };
 
 }  // namespace
@@ -233,11 +274,10 @@ int guard(std::vector<std::string> words) {
   for (std::string& word : words) word.erase(0, 1);
   const std::string addresses = variable(kAddressVariable), token = variable(kTokenVariable);
   const int rank = own_rank();
-  if (rank != 0) close_stdin();  // MPICH's launcher leaves it open
   LastWill will;
   asio::io_context io(1);
   asio::ip::tcp::socket run = connect_to_run(io, addresses, token, rank, kConnect);
-  return Guard(io, std::move(run), will).run(words);
+  return Guard(io, std::move(run), will).run(words, rank == 0 ? Stdin::Pipe : Stdin::Empty);
 }
 
 }  // namespace coshard::job

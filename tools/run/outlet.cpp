@@ -5,24 +5,15 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
+
+#include "tools/run/signals.h"
 
 namespace coshard::job {
 namespace {
 
-constexpr std::size_t kRoom = 1 << 18, kLongestPiece = 1 << 16;
+constexpr std::size_t kRoom = 1 << 18, kLongestQueued = 1 << 16;
 // The longest write: it returns when all is taken, and only then shows that the reader reads.
 constexpr std::size_t kAtOnce = 4096;
-
-// Starts a thread with all signals blocked: other threads handle them.
-std::thread start_thread(const std::function<void()>& body) {
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(body);
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
-}
 
 // Works even if another process has set O_NONBLOCK. -1: see errno.
 ssize_t write_some(int fd, std::string_view text) {
@@ -61,7 +52,7 @@ void Outlet::write(int fd, std::string_view text) {
   if (state_->waiting == 0) state_->moved = Clock::now();
   state_->waiting += text.size();
   auto& queue = state_->queue;
-  if (queue.empty() || queue.back().fd != fd || queue.back().text.size() > kLongestPiece)
+  if (queue.empty() || queue.back().fd != fd || queue.back().text.size() > kLongestQueued)
     queue.push_back({fd, ""});
   queue.back().text += text;
   state_->changed.notify_one();

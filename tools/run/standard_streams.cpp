@@ -13,12 +13,6 @@ void open_standard_streams() {
     if (::fcntl(fd, F_GETFD) < 0) (void)::open("/dev/null", O_RDWR);  // gets the lowest number
 }
 
-void close_stdin() {
-  const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-  ::dup2(null, STDIN_FILENO);
-  ::close(null);
-}
-
 void ignore_sigpipe() { ::signal(SIGPIPE, SIG_IGN); }
 
 }  // namespace coshard::job

@@ -4,8 +4,6 @@ namespace coshard::job {
 
 // Opens closed ones as /dev/null: otherwise sockets and pipes would get their numbers.
 void open_standard_streams();
-// For a program with nothing to read.
-void close_stdin();
 // Makes a write to a closed pipe an error instead of ending this process. start() undoes it.
 void ignore_sigpipe();
 

@@ -80,6 +80,7 @@ void Supervisor::entered(int number, Socket socket) {
 
 Supervisor::Await<void> Supervisor::follow(Rank& rank, Socket socket) {
   rank.guard = &socket;
+  if (&rank == ranks_.front().get()) open_stdin();
   int error = 0;
   if (std::ranges::all_of(ranks_, [](const auto& each) { return each->came(); })) door_.close();
   try {
@@ -102,8 +103,10 @@ Supervisor::Await<void> Supervisor::follow(Rank& rank, Socket socket) {
 void Supervisor::heard(Rank& rank, MessageKind kind, const std::string& text) {
   if (kind == MessageKind::Out) rank.out.add(text), ++rank.untaken[0];
   if (kind == MessageKind::Err) rank.err.add(text), ++rank.untaken[1];
+  if (kind == MessageKind::Fed) fed();
   if (kind == MessageKind::Ended) {
     rank.ended = true;
+    if (&rank == ranks_.front().get()) in_.reset();
     const auto number = std::ranges::find(ranks_, &rank, &std::unique_ptr<Rank>::get);
     if (const Ending ending = ending_of(text); !ending.ok())
       failed({static_cast<int>(number - ranks_.begin()), ending});

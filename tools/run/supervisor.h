@@ -17,6 +17,7 @@
 #include "tools/run/ending.h"
 #include "tools/run/guard_door.h"
 #include "tools/run/hosts.h"
+#include "tools/run/inlet.h"
 #include "tools/run/last_words.h"
 #include "tools/run/launcher.h"
 #include "tools/run/lines.h"
@@ -71,6 +72,10 @@ class Supervisor {
   void heard(Rank& rank, MessageKind kind, const std::string& text);
   void lost(Rank& rank, int error);
 
+  void open_stdin();
+  void pass_on_input(const std::string& text, int error);
+  void fed();
+
   void make_outlets();
   Lines lines_to(int fd, const std::string& prefix) const;
   void take(Rank& rank);
@@ -89,7 +94,6 @@ class Supervisor {
   void reap_launcher();
 
   void failed(Failure failure);
-  std::string end_of_launcher(const Ending& ending) const;
   std::string cause() const;
   std::string last_words(const Failure& failure) const;
   std::optional<Blame> blame_in(const Failure& failure) const;
@@ -111,14 +115,15 @@ class Supervisor {
   boost::asio::signal_set signals_;
   boost::asio::steady_timer pause_, start_, flush_;
   std::shared_ptr<Outlet> out_, err_;  // the same one if both are one file, to keep the order
+  std::unique_ptr<Inlet> in_;          // of process 0, while it is there and stdin has not ended
+  int unfed_ = 0;                      // unacknowledged pieces of it
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::optional<Failure> first_;
   std::vector<Failure> failures_;  // first_, and those of ranks before end_others() ended them
   pid_t launcher_ = 0;
   std::string launcher_name_;
   std::optional<Ending> launcher_ending_;
-  std::string aborted_;        // who called MPI_Abort, according to the launcher
-  bool stdin_unread_ = false;  // by process 0, according to the launcher
+  std::string aborted_;  // who called MPI_Abort, according to the launcher
   Descriptor launcher_out_, launcher_err_;
   std::unique_ptr<Lines> launcher_says_, launcher_complains_;
   bool over_ = false, interrupted_ = false, ends_others_ = false, told_to_end_ = false;

@@ -135,7 +135,6 @@ bool Supervisor::launcher_knows_more() const {
 
 // MPI_Abort ends all processes at once, guards too; Open MPI says who called it.
 void Supervisor::note_why(std::string_view said) {
-  if (said.find("process reading stdin too slowly") != std::string_view::npos) stdin_unread_ = true;
   constexpr std::string_view kInvoked = "MPI_ABORT was invoked on rank ";
   const std::size_t at = said.find(kInvoked);
   if (at == std::string_view::npos) return;
@@ -260,18 +259,6 @@ std::string Supervisor::aborted() const {
   return "";
 }
 
-// MPICH's launcher gives up once process 0 has left some 64 KB of stdin unread. It says so, or is
-// killed by SIGPIPE before it can.
-std::string Supervisor::end_of_launcher(const Ending& ending) const {
-  const bool is_sigpipe = ending.kind == Ending::Kind::Killed && ending.value == SIGPIPE;
-  std::string_view why;
-  if (stdin_unread_)
-    why = ": process 0 did not read stdin fast enough for it";
-  else if (is_sigpipe)
-    why = ": perhaps process 0 did not read stdin fast enough for it";
-  return str_cat(launcher_name_, ' ', ending.text(), why);
-}
-
 std::string Supervisor::cause() const {
   if (!first_) return "";
   if (const std::string who = aborted(); !who.empty() && launcher_ending_)
@@ -279,14 +266,14 @@ std::string Supervisor::cause() const {
   const Failure first = cause_of_all();
   const Ending& ending = first.ending;
   if (ending.kind == Ending::Kind::Unwritten) return "output " + ending.text();
-  if (first.rank < 0) return end_of_launcher(ending);
+  if (first.rank < 0) return str_cat(launcher_name_, ' ', ending.text());
   std::string who = str_cat("rank ", first.rank);
   if (ending.kind == Ending::Kind::Missing && !options_.hosts.empty())
     who += " on " + host_of(options_.hosts, first.rank);
   if (ending.kind == Ending::Kind::NotStarted)
     return str_cat(who, ": ", options_.program, ' ', ending.text());
   if (ending.kind == Ending::Kind::Lost && launcher_ending_ && !launcher_ending_->ok())
-    return str_cat(who, ' ', ending.text(), "; ", end_of_launcher(*launcher_ending_));
+    return str_cat(who, ' ', ending.text(), "; ", launcher_name_, ' ', launcher_ending_->text());
   std::string last = last_words(first);
   if (ending.kind != Ending::Kind::Exited || last.empty()) return who + ' ' + ending.text();
   if (last.starts_with("error: ")) last.erase(0, 7);

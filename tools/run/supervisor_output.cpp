@@ -1,11 +1,13 @@
-// The supervisor's output, and how long it waits for readers.
+// The supervisor's input and output, and how long it waits for readers.
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
 #include <cerrno>
+#include <cstring>
 
 #include <coshard/runtime/error.h>
 #include "tools/run/supervisor.h"
@@ -27,6 +29,33 @@ bool same_file(int one, int other) {
 }
 
 }  // namespace
+
+// The launchers' own forwarding loses input or ends the job if process 0 does not read it in time.
+void Supervisor::open_stdin() {
+  in_ = std::make_unique<Inlet>(STDIN_FILENO, kLongestPiece, [this](std::string text, int error) {
+    asio::post(io_, [this, text = std::move(text), error] { pass_on_input(text, error); });
+  });
+  in_->next();
+}
+
+void Supervisor::pass_on_input(const std::string& text, int error) {
+  Socket* const guard = ranks_.front()->guard;
+  if (in_ == nullptr || guard == nullptr) return;
+  if (error != 0)
+    err_->write(STDERR_FILENO,
+                str_cat("warning: stdin could not be read: ", std::strerror(error), '\n'));
+  const std::array<unsigned char, 3> order{kInput, static_cast<unsigned char>(text.size() & 255),
+                                           static_cast<unsigned char>(text.size() >> 8)};
+  const std::array<asio::const_buffer, 2> all{asio::buffer(order), asio::buffer(text)};
+  boost::system::error_code ignored;
+  asio::write(*guard, all, ignored);
+  if (text.empty()) return in_.reset();
+  if (++unfed_ < kMostAhead) in_->next();
+}
+
+void Supervisor::fed() {
+  if (unfed_-- == kMostAhead && in_ != nullptr) in_->next();
+}
 
 void Supervisor::make_outlets() {
   const auto make = [this] {

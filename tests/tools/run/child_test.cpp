@@ -56,6 +56,21 @@ TEST(Child, EndsBySigpipeThoughThisProcessDoesNot) {
   ::close(child.err);
 }
 
+TEST(Child, ReadsAPipeOrNothing) {
+  for (const Stdin in : {Stdin::Empty, Stdin::Pipe}) {
+    const Child child = start({"sh", "-c", "echo \"[$(cat)]\""}, Apart::Group, {}, {}, nullptr, in);
+    if (in == Stdin::Pipe) {
+      EXPECT_EQ(::write(child.in, "text", 4), 4);
+      ::close(child.in);
+    } else {
+      EXPECT_EQ(child.in, -1);
+    }
+    EXPECT_EQ(all_of(child.out), in == Stdin::Pipe ? "[text]\n" : "[]\n");
+    EXPECT_EQ(status_of(child), 0);
+    ::close(child.err);
+  }
+}
+
 TEST(Child, IsApart) {
   for (const Apart apart : {Apart::Group, Apart::Session}) {
     const Child child = start({"sleep", "60"}, apart, {});

@@ -49,17 +49,6 @@ TEST(StandardStreams, ThatAreOpenStay) {
   }));
 }
 
-TEST(StandardStreams, AStdinThatIsClosedIsAtItsEnd) {
-  EXPECT_TRUE(holds([] {
-    int ends[2];
-    if (::pipe(ends) != 0) return false;
-    ::dup2(ends[0], 0);
-    close_stdin();
-    char byte = 0;
-    return ::read(0, &byte, 1) == 0;
-  }));
-}
-
 TEST(StandardStreams, AWriteToWhatNobodyReadsIsAnError) {
   EXPECT_TRUE(holds([] {
     int ends[2];
