@@ -136,9 +136,9 @@ void ModuleTurn::to(const std::shared_ptr<const std::string>& module) {
   if (told_) world->observer().module_enter(*told_);
 }
 
-BackwardPass::BackwardPass(std::uint64_t since, GradSink& outer) : outer_(&outer), since_(since) {
-  const auto* pass = dynamic_cast<const BackwardPass*>(&outer);
-  adds_to_leaves_ = pass != nullptr && pass->adds_to_leaves_;
+BackwardPass::BackwardPass(std::uint64_t since, GradSink& outer)
+    : outer_(&outer), outer_pass_(dynamic_cast<const BackwardPass*>(&outer)), since_(since) {
+  adds_to_leaves_ = outer_pass_ != nullptr && outer_pass_->adds_to_leaves_;
 }
 
 BackwardPass::BackwardPass(bool retain_graph, const std::vector<Tensor>& targets,
@@ -293,15 +293,12 @@ void BackwardPass::complete_leaves() {
   collected_.ran_down_to(next, [this](const Meta& leaf) { return settle_collected(leaf); });
 }
 
-void BackwardPass::run_deferred() {
-  while (!deferred_.empty()) run_oldest_deferred();
-}
-
 Task<void> BackwardPass::step() {
   if (queue_.empty()) {
     run_deferred();
     return {};
   }
+  let_go();
   Waiting waiting = std::move(queue_.extract(next()).mapped());
   current_ = std::move(waiting.record);
   turn_.to(current_->module);
@@ -334,6 +331,7 @@ void BackwardPass::step_done() {
   if (current_ && !retain_graph_ && current_->release()) current_->released = true;
   settle_arrivals();
   while (deferred_.size() > kMostDeferred) run_oldest_deferred();
+  let_go();
 }
 
 void BackwardPass::run_hooks(std::vector<Tensor>& gradients) const {
@@ -363,37 +361,6 @@ void BackwardPass::accumulate(int input, Tensor gradient) {
   if (!gradient.defined()) return;
   require_finite(gradient, "a gradient returned by", current_->name(), current_->module);
   arrive(current_->inputs[static_cast<std::size_t>(input)], std::move(gradient));
-}
-
-void BackwardPass::defer(int input, std::function<Tensor()> compute) {
-  push_deferred(input, std::move(compute), 0);
-}
-
-void BackwardPass::push_deferred(int input, std::function<Tensor()> compute, std::int64_t ns) {
-  if (!needs_grad(input)) return;
-  const Meta& meta = current_->inputs[static_cast<std::size_t>(input)];
-  // Only for a distributed leaf: no record waits for it, and there are collectives to overlap with.
-  if (meta->producer || !meta->spec) return accumulate(input, compute_for(meta, compute));
-  deferred_.push_back({meta, std::move(compute), current_->module, current_->name(), ns});
-}
-
-// Computes a leaf's gradient, directly into its bucket where that is free.
-Tensor BackwardPass::compute_for(const Meta& leaf, const std::function<Tensor()>& compute) const {
-  const auto collector = leaf->collector.lock();
-  if (!collector || !adds_to_leaves_ || grad_enabled() || !leaf->hooks.empty()) return compute();
-  const OutputPlace place(collector->place(*leaf));
-  return compute();
-}
-
-void BackwardPass::run_oldest_deferred() {
-  Deferred deferred = std::move(deferred_.front());
-  deferred_.pop_front();
-  turn_.to(deferred.module);
-  Tensor gradient = compute_for(deferred.leaf, deferred.compute);
-  require_finite(gradient, "a gradient returned by", deferred.operation, deferred.module);
-  arrive(deferred.leaf, std::move(gradient));
-  deferred.compute = nullptr;
-  settle_arrivals();
 }
 
 }  // namespace coshard

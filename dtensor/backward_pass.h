@@ -79,7 +79,7 @@ class BackwardPass final : public GradSink {
   Task<void> step();
   void step_done();
   // Call once nothing is left to do: sends the collected gradients that have not been sent.
-  void end() { collected_.end(); }
+  void end();
   // The targets' gradients, once nothing is left to do; undefined if none arrived.
   std::vector<Tensor> result();
 
@@ -89,6 +89,7 @@ class BackwardPass final : public GradSink {
   void accumulate_product(int input, const Tensor& dy, const Tensor& weight,
                           Overlap overlap) override;
   void defer_rows_product(int input, const Tensor& dy, const Tensor& x) override;
+  void hold(std::uint64_t record, std::shared_ptr<void> held) override;
 
  private:
   using Meta = std::shared_ptr<GradMeta>;
@@ -126,9 +127,11 @@ class BackwardPass final : public GradSink {
   Queue::const_iterator next() const;
   void come_to_leaf(const Meta& leaf, Tensor gradient);
   void complete_leaves();
+  void let_go();
   // False if more of this leaf's gradient is deferred or in flight; else adds what was kept apart.
   bool settle_collected(const Meta& leaf);
   void settle_leaf(GradMeta& leaf, Terms& terms);
+  bool has_arrived(const Meta& leaf) const;
   Tensor compute_for(const Meta& leaf, const std::function<Tensor()>& compute) const;
   void run_hooks(std::vector<Tensor>& gradients) const;
   bool takes_arriving(const Waiting& waiting) const;
@@ -143,6 +146,7 @@ class BackwardPass final : public GradSink {
   bool retain_graph_ = false;
   bool may_await_ = true;
   GradSink* outer_ = nullptr;
+  const BackwardPass* outer_pass_ = nullptr;  // the same, or null
   std::uint64_t since_ = 0;
   bool for_targets_ = false;
   std::vector<Target> targets_;
@@ -151,9 +155,12 @@ class BackwardPass final : public GradSink {
   std::deque<Deferred> deferred_;
   std::size_t deferred_before_ = 0;  // size of deferred_ when the step began
   std::optional<Product> arriving_;  // of the step's input 0, until it is computed; dy in flight
+  // Gradients of the step's other inputs, which read dy.
+  std::vector<std::pair<int, std::function<Tensor()>>> after_arriving_;
   std::vector<std::pair<Meta, Tensor>> arrived_;  // at leaves, in this step
   std::vector<std::pair<Meta, Terms>> late_;
   CollectedLeaves collected_;
+  std::vector<std::pair<std::uint64_t, std::shared_ptr<void>>> held_;
   bool adds_to_leaves_ = true;  // false for targets, of this pass or the outer one
   std::shared_ptr<GradNode> current_;
   ModuleTurn turn_;

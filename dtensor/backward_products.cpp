@@ -59,15 +59,22 @@ Task<void> BackwardPass::multiply_arriving() {
   const Product& product = *arriving_;
   const RowFactor factor = gradient_factor(product.dy, product.weight);
   const auto choice = arriving_choice(factor, Overlap::Always, 0);
-  RowProduct rows({factor});
-  const Meanwhile meanwhile = [this, ns = choice->exposed_ns, module = product.module] {
-    run_deferred_for(ns, deferred_before_);
-    turn_.to(module);
-  };
-  Task<Tensor> sum = rows_as_they_arrive(rows, choice->dim, meanwhile);
-  Tensor gradient = co_await std::move(sum);
+  Tensor gradient;
+  if (choice) {
+    RowProduct rows({factor});
+    const Meanwhile meanwhile = [this, ns = choice->exposed_ns, module = product.module] {
+      run_deferred_for(ns, deferred_before_);
+      turn_.to(module);
+    };
+    Task<Tensor> sum = rows_as_they_arrive(rows, choice->dim, meanwhile);
+    gradient = co_await std::move(sum);
+  } else {  // what ran in between has awaited dy
+    gradient = matmul(product.dy, product.weight);
+  }
   arriving_.reset();
   accumulate(0, std::move(gradient));
+  for (auto& [input, compute] : std::exchange(after_arriving_, {}))
+    push_deferred(input, std::move(compute), 0);
 }
 
 Task<void> BackwardPass::sum_products() {
@@ -114,6 +121,71 @@ void BackwardPass::run_deferred_for(std::int64_t ns, std::size_t count) {
     ns -= deferred_.front().ns;
     run_oldest_deferred();
   }
+}
+
+void BackwardPass::hold(std::uint64_t record, std::shared_ptr<void> held) {
+  if (outer_ != nullptr) return outer_->hold(record, std::move(held));
+  held_.emplace_back(record, std::move(held));
+}
+
+void BackwardPass::let_go() {
+  const auto is_over = [this](const auto& held) {
+    if (queue_.empty() || queue_.begin()->first < held.first) return true;
+    const auto& [record, waiting] = *queue_.begin();
+    return record == held.first && waiting.products.empty();
+  };
+  std::erase_if(held_, is_over);
+}
+
+void BackwardPass::end() {
+  collected_.end();
+  held_.clear();
+}
+
+void BackwardPass::run_deferred() {
+  while (!deferred_.empty()) run_oldest_deferred();
+}
+
+void BackwardPass::defer(int input, std::function<Tensor()> compute) {
+  push_deferred(input, std::move(compute), 0);
+}
+
+void BackwardPass::push_deferred(int input, std::function<Tensor()> compute, std::int64_t ns) {
+  if (!needs_grad(input)) return;
+  const Meta& meta = current_->inputs[static_cast<std::size_t>(input)];
+  // Only for a distributed leaf: no record waits for it, and there are collectives to overlap with.
+  if (meta->producer || !meta->spec) {
+    if (arriving_) return void(after_arriving_.emplace_back(input, std::move(compute)));
+    return accumulate(input, compute_for(meta, compute));
+  }
+  deferred_.push_back({meta, std::move(compute), current_->module, current_->name(), ns});
+}
+
+// Terms that have arrived, but are not in the bucket yet, would be put over the one computed there.
+bool BackwardPass::has_arrived(const Meta& leaf) const {
+  const auto is_of = [&](const auto& entry) { return entry.first == leaf; };
+  return std::ranges::any_of(arrived_, is_of) ||
+         (outer_pass_ != nullptr && outer_pass_->has_arrived(leaf));
+}
+
+// Computes a leaf's gradient, directly into its bucket where that is free.
+Tensor BackwardPass::compute_for(const Meta& leaf, const std::function<Tensor()>& compute) const {
+  const auto collector = leaf->collector.lock();
+  if (!collector || !adds_to_leaves_ || grad_enabled() || !leaf->hooks.empty() || has_arrived(leaf))
+    return compute();
+  const OutputPlace place(collector->place(*leaf));
+  return compute();
+}
+
+void BackwardPass::run_oldest_deferred() {
+  Deferred deferred = std::move(deferred_.front());
+  deferred_.pop_front();
+  turn_.to(deferred.module);
+  Tensor gradient = compute_for(deferred.leaf, deferred.compute);
+  require_finite(gradient, "a gradient returned by", deferred.operation, deferred.module);
+  arrive(deferred.leaf, std::move(gradient));
+  deferred.compute = nullptr;
+  settle_arrivals();
 }
 
 }  // namespace coshard

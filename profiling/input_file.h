@@ -1,8 +1,9 @@
 #pragma once
 // Files named on a command line: opened with the same error everywhere, and compared.
+#include <sys/stat.h>
+
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <string_view>
@@ -27,8 +28,10 @@ inline std::ifstream open_input(const std::string& path, std::string_view option
 
 // Whether both exist and are one file, so that writing to one overwrites the other.
 inline bool is_same_file(const std::string& a, const std::string& b) {
-  std::error_code ignored;
-  return std::filesystem::equivalent(a, b, ignored);
+  struct stat first {
+  }, second{};
+  return ::stat(a.c_str(), &first) == 0 && ::stat(b.c_str(), &second) == 0 &&
+         first.st_dev == second.st_dev && first.st_ino == second.st_ino;
 }
 
 }  // namespace coshard

@@ -17,13 +17,16 @@ namespace {
 // Recorded on a module's outputs, so that its backward runs before the module's.
 class BeforeBackward final : public GradNode {
  public:
-  explicit BeforeBackward(std::shared_ptr<ShardGroup> group) : group_(std::move(group)) {}
+  BeforeBackward(std::shared_ptr<ShardGroup> group, std::uint64_t behind)
+      : group_(std::move(group)), behind_(behind) {}
   std::string_view name() const override { return "fully_shard"; }
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
     sink.accumulate(0, output_grads[0]);
   }
   Task<void> awaited_backward(std::vector<Tensor> output_grads, GradSink& sink) override {
-    std::vector<Tensor> awaited = group_->before_backward();
+    std::shared_ptr<void> running;
+    std::vector<Tensor> awaited = group_->before_backward(running);
+    sink.hold(behind_, std::move(running));
     if (awaited.empty()) return {};
     return after(std::move(awaited), std::move(output_grads.front()), sink);
   }
@@ -35,6 +38,7 @@ class BeforeBackward final : public GradNode {
     sink.accumulate(0, std::move(gradient));
   }
   std::shared_ptr<ShardGroup> group_;
+  std::uint64_t behind_;
 };
 
 std::string name_of(Module& module, const std::string& path) {
@@ -148,13 +152,24 @@ void cut(std::vector<ShardedParameter>& parameters, const DeviceMesh& mesh) {
 
 }  // namespace
 
-void ShardGroup::leave(std::vector<Tensor>& outputs) {
+std::uint64_t ShardGroup::newest_behind(const Inputs& inputs) {
+  std::uint64_t newest = 0;
+  const auto look = [&](const Tensor& x) {
+    if (x.defined() && x.requires_grad() && x.grad_meta()->producer)
+      newest = std::max(newest, x.grad_meta()->producer->sequence);
+  };
+  for (const Tensor& x : inputs.args) look(x);
+  for (const auto& named : inputs.kwargs) look(named.second);
+  return newest > 0 ? newest : newest_record();
+}
+
+void ShardGroup::leave(std::vector<Tensor>& outputs, std::uint64_t behind) {
   if (!grad_enabled()) return;
   for (Tensor& y : outputs) {
     if (!y.defined() || !y.requires_grad()) continue;
     const Tensor inputs[] = {y};
     Tensor out = y.detach();
-    push_record(std::make_shared<BeforeBackward>(shared_from_this()), inputs,
+    push_record(std::make_shared<BeforeBackward>(shared_from_this(), behind), inputs,
                 std::span<Tensor>(&out, 1));
     y = std::move(out);
   }

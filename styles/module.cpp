@@ -173,10 +173,11 @@ Task<Outputs> Module::call_once(Inputs inputs, CallSite site) {
     Task<void> arrived = arrival_of(std::move(arriving));
     co_await std::move(arrived);
   }
+  const std::uint64_t behind = leads_group() ? ShardGroup::newest_behind(inputs) : 0;
   Task<Outputs> body = run_all(std::move(inputs));
   Outputs outputs = co_await std::move(body);
   for (const PostHook& hook : post_hooks_) hook(*this, outputs);
-  if (leads_group()) shard_group_->leave(outputs);
+  if (leads_group()) shard_group_->leave(outputs, behind);
   if (post_hooks_.empty() || redistributes_are_deferred()) co_return outputs;
   // Awaiting nothing would still queue this branch behind siblings that wait for collectives.
   const auto arrives = [](const Tensor& y) { return y.defined() && y.in_flight(); };

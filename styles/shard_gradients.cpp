@@ -1,4 +1,5 @@
 // The gradients of a group of sharded parameters: collected in one buffer, and reduced.
+#include <algorithm>
 #include <utility>
 
 #include <coshard/dtensor/ops/ops.h>
@@ -60,32 +61,51 @@ void ShardGroup::refresh() {
   }
 }
 
+// What is frozen is neither stored nor sent.
+void ShardGroup::lay_out_gradients() {
+  const auto wanted = [](const ShardedParameter& p) { return p.requires_grad; };
+  const bool same = std::ranges::all_of(parameters_, [&](const ShardedParameter& p) {
+    return wanted(p) == (place_in(*gradient_layout_, p).begin >= 0);
+  });
+  if (same) return;
+  gradient_layout_ =
+      std::ranges::all_of(parameters_, wanted)
+          ? layout_
+          : shard_layout(parameters_, memory_.dtype(), mesh_.size(), mesh_.local_rank(), wanted);
+}
+
+void ShardGroup::make_gradients() {
+  if (!gradients_.defined())
+    gradients_ = Tensor::empty(memory_.device(), Shape{gradient_layout_->size}, memory_.dtype());
+}
+
 bool ShardGroup::begin(std::span<const int> reached) {
   CS_REQUIRE(!active_, "backward: another one, which has not ended, reduces gradients of '",
              parameters_.front().name, "', which fully_shard has sharded");
   active_ = true;
   done_ = false;
+  lay_out_gradients();
   open_ = static_cast<int>(reached.size());
   for (const int i : reached) parameters_[static_cast<std::size_t>(i)].open = true;
   return true;
 }
 
 Tensor ShardGroup::gradient_view(const ShardedParameter& parameter) const {
-  return part_of_memory(gradients_, parameter.shape, parameter.begin);
+  return part_of_memory(gradients_, parameter.shape, place_in(*gradient_layout_, parameter).begin);
 }
 
 Tensor ShardGroup::place(const GradMeta& leaf) {
   ShardedParameter& p = parameters_[static_cast<std::size_t>(leaf.collected_as)];
-  if (p.taken || leaf.gradient.defined()) return {};
-  if (!gradients_.defined())
-    gradients_ = Tensor::empty(memory_.device(), Shape{size_}, memory_.dtype());
+  if (p.taken || leaf.gradient.defined() || place_in(*gradient_layout_, p).begin < 0) return {};
+  make_gradients();
   p.taken = true;
   return gradient_view(p);
 }
 
 bool ShardGroup::lies_in_place(const ShardedParameter& parameter, const Tensor& gradient) const {
   return gradient.storage()->buffer == gradients_.storage()->buffer &&
-         gradient.storage_offset() == parameter.begin && gradient.is_contiguous();
+         gradient.storage_offset() == place_in(*gradient_layout_, parameter).begin &&
+         gradient.is_contiguous();
 }
 
 void ShardGroup::add(GradMeta& leaf, Tensor gradient) {
@@ -97,8 +117,9 @@ void ShardGroup::add(GradMeta& leaf, Tensor gradient) {
              "recomputation; change requires_grad after backward");
   CS_REQUIRE(open_ > 0, "backward: a gradient of '", p.name,
              "', which fully_shard has sharded, arrived after it had been reduced");
-  if (!gradients_.defined())
-    gradients_ = Tensor::empty(memory_.device(), Shape{size_}, memory_.dtype());
+  CS_REQUIRE(place_in(*gradient_layout_, p).begin >= 0, "backward: a gradient of '", p.name,
+             "', which fully_shard has sharded, but requires_grad was off when backward began");
+  make_gradients();
   const Tensor place = gradient_view(p);
   if (leaf.gradient.defined()) {
     const OutputPlace output(place);
@@ -114,12 +135,12 @@ void ShardGroup::complete(int leaf) {
   if (!std::exchange(p.open, false)) return;
   if (--open_ > 0) return;
   reduce();
-  done_ = true;
-  if (uses_ == 0) release();
+  finish_backward();
 }
 
 void ShardGroup::end() {
   active_ = false;
+  open_ = 0;
   for (ShardedParameter& p : parameters_) p.open = p.taken = false;
   gradients_ = Tensor();
   schedule_->end_backward();
@@ -127,6 +148,7 @@ void ShardGroup::end() {
 
 void ShardGroup::give_up() noexcept {
   active_ = false;
+  open_ = 0;
   gradients_ = Tensor();
   for (ShardedParameter& p : parameters_) {
     p.open = p.taken = false;
@@ -143,15 +165,17 @@ void ShardGroup::note_gradients() const {
 }
 
 Tensor ShardGroup::scattered() const {
-  const Tensor packed = Tensor::empty(memory_.device(), Shape{total_}, memory_.dtype());
-  copy_out(gradients_, packed, blocks_);
+  const Tensor packed =
+      Tensor::empty(memory_.device(), Shape{gradient_layout_->total}, memory_.dtype());
+  copy_out(gradients_, packed, gradient_layout_->blocks);
   const auto rank = static_cast<std::size_t>(mesh_.local_rank());
-  const Tensor mine = Tensor::empty(memory_.device(), Shape{(*counts_)[rank]}, memory_.dtype());
+  const Tensor mine =
+      Tensor::empty(memory_.device(), Shape{(*gradient_layout_->counts)[rank]}, memory_.dtype());
   Collective c;
   c.kind = CollectiveKind::ReduceScatter;
   c.reduce = options_.reduce;
-  c.extent = total_;
-  c.counts = counts_;
+  c.extent = gradient_layout_->total;
+  c.counts = gradient_layout_->counts;
   c.label = "gradients";
   issue_into(mesh_.communicator(0), std::move(c), packed, mine);
   return mine;
@@ -163,7 +187,8 @@ void ShardGroup::reduce() {
   for (ShardedParameter& p : parameters_) {
     if (p.whole.grad().defined()) {
       parts.push_back({&p, spec_of_part(p, mesh_)});
-    } else if (gradients_.defined() && numel(p.shape) > 0) {
+    } else if (gradients_.defined() && place_in(*gradient_layout_, p).begin >= 0 &&
+               numel(p.shape) > 0) {
       const Tensor missing = gradient_view(p);
       kernels::run(*missing.device(),
                    kernels::Fill{missing.data(), missing.dtype(), missing.local_numel(), 0});
@@ -176,15 +201,16 @@ void ShardGroup::reduce() {
   add_earlier(parts, mine);
   for (const Part& part : parts) {
     const Tensor& shard = part.parameter->shard;
-    shard.set_grad(
-        part_of_memory(mine, shard.local_shape(), part.parameter->shard_begin, part.spec));
+    shard.set_grad(part_of_memory(mine, shard.local_shape(),
+                                  place_in(*gradient_layout_, *part.parameter).shard_begin,
+                                  part.spec));
     tell(*part.parameter);
   }
 }
 
 // Adds to each part, once it has arrived, the gradient that its shard has already: of an earlier
 // backward, or of an operator outside of the module, which reads the shard itself.
-void ShardGroup::add_earlier(std::vector<Part>& parts, const Tensor& mine) {
+void ShardGroup::add_earlier(std::vector<Part>& parts, const Tensor& mine) const {
   struct Sum {
     Tensor place, before;
     bool keeps, adds;  // what this rank holds of the part, and of the gradient from before
@@ -202,7 +228,8 @@ void ShardGroup::add_earlier(std::vector<Part>& parts, const Tensor& mine) {
     spec = make_spec(spec->mesh, *layout, spec->shape);
     if (before.local_numel() == 0) continue;
     before.wait("backward");
-    sums.push_back({part_of_memory(place_of(mine), before.local_shape(), parameter->shard_begin),
+    sums.push_back({part_of_memory(place_of(mine), before.local_shape(),
+                                   place_in(*gradient_layout_, *parameter).shard_begin),
                     before.raw_local(), keeps, adds});
   }
   if (sums.empty()) return;

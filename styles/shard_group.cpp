@@ -48,6 +48,23 @@ class ShardGroup::Use {
   bool again_;
 };
 
+// A backward that runs through the module.
+class ShardGroup::Backward {
+ public:
+  explicit Backward(std::shared_ptr<ShardGroup> group) : group_(std::move(group)) {
+    ++group_->backwards_;
+  }
+  ~Backward() {
+    --group_->backwards_;
+    group_->finish_backward();
+  }
+  Backward(const Backward&) = delete;
+  Backward& operator=(const Backward&) = delete;
+
+ private:
+  std::shared_ptr<ShardGroup> group_;
+};
+
 // The pending work of freed parameters: reading them gathers them again.
 class ShardGroup::WhenRead final : public IssuedLater {
  public:
@@ -72,31 +89,14 @@ ShardGroup::ShardGroup(Module& module, std::vector<ShardedParameter> parameters,
 
 void ShardGroup::lay_out() {
   const Tensor& first = parameters_.front().shard;
-  const int ranks = mesh_.size();
-  for (ShardedParameter& p : parameters_) {
-    p.begin = size_;
-    size_ = aligned(size_ + numel(p.shape), first.dtype());
-  }
-  std::vector<std::int64_t> counts;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const std::int64_t before = total_;
-    for (ShardedParameter& p : parameters_) {
-      if (rank == mesh_.local_rank()) p.shard_begin = total_ - before;
-      const Chunk rows = chunk_of(p.shape[0], ranks, rank);
-      const std::int64_t row = p.shape[0] == 0 ? 0 : numel(p.shape) / p.shape[0];
-      if (rows.size * row == 0) continue;
-      blocks_.push_back(
-          {Shape{rows.size * row}, Shape{p.begin + rows.offset * row}, total_, Strides{1}});
-      total_ += rows.size * row;
-    }
-    counts.push_back(total_ - before);
-  }
-  counts_ = std::make_shared<const std::vector<std::int64_t>>(std::move(counts));
+  const auto all = [](const ShardedParameter&) { return true; };
+  layout_ = shard_layout(parameters_, first.dtype(), mesh_.size(), mesh_.local_rank(), all);
+  gradient_layout_ = layout_;
   memory_ = Tensor::empty(first.device(), Shape{0}, first.dtype());
-  memory_ = part_of_memory(memory_, Shape{size_}, 0);
+  memory_ = part_of_memory(memory_, Shape{layout_->size}, 0);
   none_ = memory_.storage()->buffer;
   for (ShardedParameter& p : parameters_) {
-    p.whole = part_of_memory(memory_, p.shape, p.begin, p.spec);
+    p.whole = part_of_memory(memory_, p.shape, place_in(*layout_, p).begin, p.spec);
     p.whole.set_unwritable("is gathered by fully_shard for this forward");
   }
 }
@@ -130,7 +130,8 @@ std::shared_ptr<void> ShardGroup::enter(std::vector<Tensor>& arriving) {
   return use;
 }
 
-std::vector<Tensor> ShardGroup::before_backward() {
+std::vector<Tensor> ShardGroup::before_backward(std::shared_ptr<void>& running) {
+  running = std::make_shared<Backward>(shared_from_this());
   gather();
   std::vector<Tensor> awaited;
   if (memory_.defined() && memory_.in_flight()) awaited.push_back(memory_);
@@ -172,9 +173,11 @@ bool ShardGroup::changed() const {
 
 Tensor ShardGroup::packed_shards() const {
   const auto rank = static_cast<std::size_t>(mesh_.local_rank());
-  const Tensor packed = Tensor::empty(memory_.device(), Shape{(*counts_)[rank]}, memory_.dtype());
+  const Tensor packed =
+      Tensor::empty(memory_.device(), Shape{(*layout_->counts)[rank]}, memory_.dtype());
   for (const ShardedParameter& p : parameters_)
-    copy_into(part_of_memory(packed, p.shard.local_shape(), p.shard_begin), p.shard);
+    copy_into(part_of_memory(packed, p.shard.local_shape(), place_in(*layout_, p).shard_begin),
+              p.shard);
   return packed;
 }
 
@@ -183,8 +186,8 @@ void ShardGroup::gather() {
   require_not_recording(*memory_.device(), "fully_shard", "allocate parameters");
   const Tensor packed = packed_shards();
   Storage& storage = *memory_.storage();
-  auto buffer =
-      memory_.device()->make_buffer(static_cast<std::size_t>(size_) * size_of(memory_.dtype()));
+  auto buffer = memory_.device()->make_buffer(static_cast<std::size_t>(layout_->size) *
+                                              size_of(memory_.dtype()));
   buffer->writes =
       storage.changes() + (changed() ? 1 : 0);  // so that backward rejects what was saved before
   buffer->taped_write = storage.buffer->taped_write;
@@ -195,16 +198,16 @@ void ShardGroup::gather() {
   gathered_at_.clear();
   for (const ShardedParameter& p : parameters_)
     gathered_at_.push_back(p.shard.storage()->changes());
-  const Tensor received = Tensor::empty(memory_.device(), Shape{total_}, memory_.dtype());
+  const Tensor received = Tensor::empty(memory_.device(), Shape{layout_->total}, memory_.dtype());
   Collective c;
   c.kind = CollectiveKind::AllGather;
-  c.extent = total_;
-  c.counts = counts_;
+  c.extent = layout_->total;
+  c.counts = layout_->counts;
   c.label = "parameters";
   try {  // issuing throws in a cancelled branch
     issue_through(mesh_.communicator(0), std::move(c), packed, received, memory_,
-                  [from = place_of(received), to = place_of(memory_), blocks = blocks_] {
-                    copy_in(from, to, blocks);
+                  [from = place_of(received), to = place_of(memory_), layout = layout_] {
+                    copy_in(from, to, layout->blocks);
                   });
   } catch (...) {
     free_memory();
@@ -214,6 +217,12 @@ void ShardGroup::gather() {
 
 void ShardGroup::release() {
   if (gathered_) free_memory();
+}
+
+void ShardGroup::finish_backward() {
+  if (backwards_ > 0 || open_ > 0) return;
+  done_ = true;
+  if (uses_ == 0) release();
 }
 
 void ShardGroup::free_memory() {

@@ -6,7 +6,7 @@
 #include <coshard/runtime/comm/communicator.h>
 #include <coshard/styles/fully_shard.h>
 #include "dtensor/collected_leaves.h"
-#include "dtensor/redistribute/blocks.h"
+#include "styles/shard_layout.h"
 
 namespace coshard {
 
@@ -20,8 +20,6 @@ struct ShardedParameter {
   Tensor whole;                      // in the slots in forward: a view of the group's memory
   Shape shape;                       // of `whole`, on this rank
   std::shared_ptr<const Spec> spec;  // of `whole`; null: a plain tensor
-  std::int64_t begin = 0;            // offset of `whole` in the group's memory
-  std::int64_t shard_begin = 0;      // offset of `shard` in the data this rank sends
   bool open = false;                 // this backward will still add to its gradient
   bool taken = false;                // an operator may have written its gradient already
   bool requires_grad = false;        // of both, when they were last compared
@@ -66,13 +64,16 @@ class ShardGroup final : public GradCollector, public std::enable_shared_from_th
 
   // Keeps the parameters whole for the lifetime of the result. Adds to `arriving` what to await.
   std::shared_ptr<void> enter(std::vector<Tensor>& arriving);
-  // Call with a forward's outputs: backward through them begins with before_backward.
-  void leave(std::vector<Tensor>& outputs);
-  // Issues what backward through the module needs; returns what it must await first.
-  std::vector<Tensor> before_backward();
+  // Call with a forward's outputs: backward through them begins with before_backward, and is over
+  // once it has come down to the record number `behind`, which made the newest input.
+  void leave(std::vector<Tensor>& outputs, std::uint64_t behind);
+  static std::uint64_t newest_behind(const Inputs& inputs);
+  // Issues what backward through the module needs; returns what it must await first. The
+  // parameters stay gathered while `running` lives.
+  std::vector<Tensor> before_backward(std::shared_ptr<void>& running);
 
   bool is_gathered() const { return gathered_; }
-  bool is_done() const { return done_; }  // its gradients have been reduced in this backward
+  bool is_done() const { return done_; }  // this backward needs it no more
   bool is_running() const { return uses_ > 0; }
   bool reshards() const { return options_.reshard_after_forward; }
   // Issues the all_gather, unless the parameters are gathered or in flight.
@@ -90,15 +91,22 @@ class ShardGroup final : public GradCollector, public std::enable_shared_from_th
 
  private:
   class Use;
+  class Backward;
   class WhenRead;
   void lay_out();
   bool changed() const;
+  const ShardLayout::Place& place_in(const ShardLayout& layout, const ShardedParameter& p) const {
+    return layout.places[static_cast<std::size_t>(&p - parameters_.data())];
+  }
   Tensor packed_shards() const;
   void free_memory();
+  void finish_backward();
   void require_own_slots() const;
   void put_in_slots(bool whole);
   void list_gradients(std::vector<Tensor>& awaited) const;
   void await_reductions(std::vector<Tensor>& awaited) const;
+  void lay_out_gradients();
+  void make_gradients();
   Tensor gradient_view(const ShardedParameter& parameter) const;
   bool lies_in_place(const ShardedParameter& parameter, const Tensor& gradient) const;
   void put(const ShardedParameter& parameter, const Tensor& gradient) const;
@@ -110,7 +118,7 @@ class ShardGroup final : public GradCollector, public std::enable_shared_from_th
     std::shared_ptr<const Spec> spec;
   };
   void reduce();
-  static void add_earlier(std::vector<Part>& parts, const Tensor& mine);
+  void add_earlier(std::vector<Part>& parts, const Tensor& mine) const;
   static void tell(const ShardedParameter& parameter);
 
   Module& module_;
@@ -118,17 +126,16 @@ class ShardGroup final : public GradCollector, public std::enable_shared_from_th
   DeviceMesh mesh_;
   FullyShardOptions options_;
   std::shared_ptr<ShardSchedule> schedule_;
-  Tensor memory_;           // [size_]; has memory only while gathered, and is in flight otherwise
-  std::int64_t size_ = 0;   // elements; each parameter is aligned for every kernel
-  Counts counts_;           // elements that each rank holds
-  std::int64_t total_ = 0;  // their sum
-  StridedBlocks blocks_;    // where the ranks' elements are in the memory, by rank
-  std::shared_ptr<WorkState> when_read_;    // the pending work of freed memory
-  std::shared_ptr<Buffer> none_;            // stands in for freed memory
-  std::vector<std::uint32_t> gathered_at_;  // the shards' write counts when gathered
-  Tensor gradients_;  // [size_], laid out as memory_; defined while backward adds to it
-  int uses_ = 0;      // running forwards
-  int open_ = 0;      // parameters to which the running backward still adds
+  Tensor memory_;  // of all parameters; has memory only while gathered, and is in flight otherwise
+  std::shared_ptr<const ShardLayout> layout_;  // of memory_
+  std::shared_ptr<WorkState> when_read_;       // the pending work of freed memory
+  std::shared_ptr<Buffer> none_;               // stands in for freed memory
+  std::vector<std::uint32_t> gathered_at_;     // the shards' write counts when gathered
+  Tensor gradients_;  // of those that require one; defined while backward adds to it
+  std::shared_ptr<const ShardLayout> gradient_layout_;
+  int uses_ = 0;       // running forwards
+  int backwards_ = 0;  // that have come to the module's outputs, but not to its inputs
+  int open_ = 0;       // parameters to which the running backward still adds
   bool gathered_ = false, active_ = false, done_ = false;
   CollectorHere here_{*this};
 };

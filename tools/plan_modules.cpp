@@ -12,6 +12,7 @@
 #include "dtensor/ops/linear_forecast.h"
 #include "profiling/input_file.h"
 #include "styles/path_pattern.h"
+#include "tools/training_options.h"
 
 namespace coshard::tools {
 namespace {
@@ -115,6 +116,7 @@ Setting setting_of(const PlanModulesOptions& o) {
              " ranks");
   CS_REQUIRE(o.heads % s.ranks == 0, "--heads ", o.heads, " is not divisible by the ", s.ranks,
              " ranks of --mesh ", o.mesh);
+  check_heads(o);
   s.measured = read_calibration(o);
   if (s.measured && o.links.empty()) take_measured_link(s, o, mesh);
   for (const std::string& link : o.links) set_link(mesh, link);
@@ -256,6 +258,8 @@ void explain_modules(const PlanModulesOptions& o, std::ostream& out) {
       setting.measured_on.empty() ? "" : fmt::format(" (measured on {})", setting.measured_on),
       setting.gemm.table ? "as measured" : "by a constant rate");
   print(rows, out);
+  if (rows.size() > 1 && o.plan == "tp-sp")
+    out << "wq, wk and wv share one all_gather, as w1 and w3 do; each row counts it whole\n";
 }
 
 }  // namespace coshard::tools

@@ -41,12 +41,18 @@ double bytes_at_least(const Options& o, DType dtype) {
   return elements * static_cast<double>(size_of(dtype));
 }
 
-// Error{BadInput}: numbers that do not divide, or more than the devices of this machine can hold.
+// Error{BadInput}: heads without a whole, even number of dimensions.
 template <class Options>
-void check_shape(const Options& o, DType dtype, DeviceKind device) {
+void check_heads(const Options& o) {
   CS_REQUIRE(o.dim % o.heads == 0, "--dim ", o.dim, " is not divisible by --heads ", o.heads);
   CS_REQUIRE((o.dim / o.heads) % 2 == 0, "--dim ", o.dim, " / --heads ", o.heads, " = ",
              o.dim / o.heads, " is odd: rotary embedding pairs the dimensions of a head");
+}
+
+// Error{BadInput}: numbers that do not divide, or more than the devices of this machine can hold.
+template <class Options>
+void check_shape(const Options& o, DType dtype, DeviceKind device) {
+  check_heads(o);
   if (cuts_batch(o.plan))
     CS_REQUIRE(o.batch % o.ranks == 0, "--batch ", o.batch, " is not divisible by --ranks ",
                o.ranks);

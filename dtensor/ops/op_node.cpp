@@ -40,6 +40,9 @@ class CheckedSink final : public GradSink {
   void arrive(const std::shared_ptr<GradMeta>& meta, Tensor gradient) override {
     sink_.arrive(meta, std::move(gradient));
   }
+  void hold(std::uint64_t record, std::shared_ptr<void> held) override {
+    sink_.hold(record, std::move(held));
+  }
 
  private:
   void require_input(int input) const {

@@ -12,6 +12,7 @@ import select
 import signal
 import struct
 import subprocess
+import tempfile
 import termios
 import time
 
@@ -20,6 +21,20 @@ from run_job import COSHARD, MPI, MOST, NOISE, PYTHON, RANK, Job, Jobs, main, ma
 FLOODS = RANK + "[print('x' * 999) for i in iter(int, 1)]"
 # A shell with a job in the background, from which `fg` brings it back.
 SHELL = f"set -m; {COSHARD} run --mpi {MPI} -n 1 cat & sleep 1; read line; echo the shell has $line; sleep 1; fg; echo over $?"
+# Brings a program to the foreground, on SIGUSR1 takes the terminal from it for a line, and gives it back.
+SWITCHES = """
+import os, signal, subprocess, sys, time
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+job = subprocess.Popen(sys.argv[1:], preexec_fn=lambda: (os.setpgid(0, 0), os.tcsetpgrp(0, os.getpid())))
+signal.sigwait([signal.SIGUSR1])
+os.tcsetpgrp(0, os.getpid())
+print("back", flush=True)
+time.sleep(1)
+print("got", os.read(0, 100).decode(), flush=True)
+os.tcsetpgrp(0, job.pid)
+sys.exit(job.wait())
+"""
 READERS = ({}, {"stderr": subprocess.STDOUT})  # of stdout alone, of both
 
 
@@ -40,8 +55,9 @@ class Terminal:
             self.shown += os.read(self.fd, 4096)
 
     def end(self):
+        status = os.waitpid(self.pid, 0)[1]
         os.close(self.fd)
-        return os.waitpid(self.pid, 0)[1]
+        return status
 
 
 class Unread(Job):
@@ -209,6 +225,27 @@ class Streams(Jobs):
         os.write(terminal.fd, b"\4")
         terminal.show(b"over 0")
         self.assertEqual(terminal.end(), 0)
+
+    def test_a_job_that_goes_to_the_background_while_it_waits_for_input_reads_again_in_the_foreground(self):
+        job = [COSHARD, "run", "--mpi", MPI, "-n", "1", "sh", "-c", "echo begun; cat"]
+        terminal = Terminal(PYTHON, "-c", SWITCHES, *job)
+        terminal.show(b"[0] begun")
+        time.sleep(1)
+        os.kill(terminal.pid, signal.SIGUSR1)
+        terminal.show(b"back")
+        os.write(terminal.fd, b"first\n")
+        terminal.show(b"got first")
+        os.write(terminal.fd, b"second\n")
+        terminal.show(b"[0] second")
+        os.write(terminal.fd, b"\4")
+        self.assertEqual(terminal.end(), 0)
+
+    def test_a_fifo_that_never_had_a_writer_is_empty_where_reading_it_does_not_wait(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkfifo(f"{folder}/fifo")
+            fifo = os.open(f"{folder}/fifo", os.O_RDONLY | os.O_NONBLOCK)
+            self.check(Job("-n", "1", "cat", stdin=fifo).end(), 0)
+            os.close(fifo)
 
     # Closed ones
 

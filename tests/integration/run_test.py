@@ -89,6 +89,15 @@ class Run(Jobs):
         self.check(job, 0)
         self.assertEqual(sorted(job.out.splitlines()), ["[0] one", "[0] two", "[1] nothing"])
 
+    def test_signals_that_are_ignored_stay_ignored(self):
+        for number in (signal.SIGHUP, signal.SIGINT):
+            job = Job("-n", "2", "sh", "-c", "echo begun; sleep 2; echo over", preexec_fn=lambda n=number: signal.signal(n, signal.SIG_IGN))
+            job.wait_for(2, "begun")
+            os.killpg(job.started.pid, number)
+            job.end()
+            self.check(job, 0)
+            self.assertEqual(job.out.count("over"), 2)
+
     # A rank fails
 
     def fails(self, mode, code, last):

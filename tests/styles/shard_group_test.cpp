@@ -78,10 +78,25 @@ constexpr std::size_t kLayerBytes = 2 * 128 * 128 * sizeof(double);
 struct StepBytes {
   std::size_t most = 0, left = 0;
 };
-Task<StepBytes> bytes_of_step(World& world, std::int64_t layers, bool reshard, bool recorded) {
+enum class Frozen { Nothing, LayersAfterTheFirst, Weights, AllButTheInput };
+void freeze(Layers& model, Frozen what) {
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    const bool all =
+        what == Frozen::AllButTheInput || (what == Frozen::LayersAfterTheFirst && i > 0);
+    for (Tensor p : model.layers[i].parameters())
+      if (all || (what == Frozen::Weights && p.ndim() == 2)) p.set_requires_grad(false);
+  }
+  if (what == Frozen::AllButTheInput) model.scale.set_requires_grad(false);
+}
+
+Task<StepBytes> bytes_of_step(World& world, std::int64_t layers, bool reshard, bool recorded,
+                              Frozen frozen = Frozen::Nothing, bool recomputes = false) {
   Layers model(world, layers, 128, 128);
+  freeze(model, frozen);
   shard_layers(model, dp_line(world), {.reshard_after_forward = reshard});
-  const Tensor x = random(world, Shape{1, 128});
+  for (std::size_t i = 0; i < model.layers.size(); ++i) model.layers[i].set_recompute(recomputes);
+  Tensor x = random(world, Shape{1, 128});
+  x.set_requires_grad(frozen == Frozen::AllButTheInput);
   StepBytes bytes;
   for (int time = 0; time < 2; ++time) {
     model.zero_grad();
@@ -119,6 +134,89 @@ TEST(ShardGroup, HoldsFewWholeLayersAtATime) {
       if (!recorded) continue;
       EXPECT_LE(kept.left, kLayerBytes / 2);
     }
+  });
+}
+
+// Backward needs whole weights for the gradients of inputs, also of layers that get none.
+TEST(ShardGroup, HoldsFewWholeLayersAtATimeWhereSomeAreFrozen) {
+  on_slow_ranks(4, [](World& world) -> Task<void> {
+    for (const Frozen frozen :
+         {Frozen::LayersAfterTheFirst, Frozen::Weights, Frozen::AllButTheInput})
+      for (const bool recomputes : {false, true}) {
+        const auto bytes = [&](std::int64_t layers, bool reshard) {
+          return bytes_of_step(world, layers, reshard, true, frozen, recomputes);
+        };
+        const StepBytes four = co_await bytes(4, true), twelve = co_await bytes(12, true);
+        EXPECT_LE(twelve.most, four.most + kLayerBytes) << static_cast<int>(frozen) << recomputes;
+        EXPECT_LE(four.most, 5 * kLayerBytes) << static_cast<int>(frozen) << recomputes;
+        EXPECT_LE(twelve.left, kLayerBytes / 2) << static_cast<int>(frozen) << recomputes;
+        const StepBytes kept = co_await bytes(12, false);
+        EXPECT_GE(kept.most, 12 * kLayerBytes);  // the control
+        EXPECT_LE(kept.left, kLayerBytes / 2) << static_cast<int>(frozen) << recomputes;
+      }
+  });
+}
+
+// What is trained of a layer may be complete before the gradient of the layer's input is.
+TEST(ShardGroup, GathersOnceForABackwardThatTrainsOnlyBiases) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    for (const bool recomputes : {false, true}) {
+      Layers model(world);
+      freeze(model, Frozen::Weights);
+      shard_layers(model, dp_line(world), {});
+      for (std::size_t i = 0; i < model.layers.size(); ++i)
+        model.layers[i].set_recompute(recomputes);
+      for (int time = 0; time < 2; ++time) {
+        const Counted run = co_await run_counted(world, model, rows_of(world, 0, 0));
+        EXPECT_EQ(run.backward, (Issued{.all_gather = 4, .reduce_scatter = 4}));
+      }
+    }
+  });
+}
+
+// The bytes of each reduction of gradients.
+class ReducedBytes final : public Observer {
+ public:
+  explicit ReducedBytes(World& world) : world_(world) { world.add_observer(this); }
+  ~ReducedBytes() override { world_.remove_observer(this); }
+  void issued(const CommEvent& event, std::int64_t) override {
+    if (event.kind == CollectiveKind::ReduceScatter) all.push_back(event.bytes);
+  }
+  std::vector<std::int64_t> all;
+
+ private:
+  World& world_;
+};
+
+// Weights are frozen after the first step, and thawed after the second.
+TEST(ShardGroup, ReducesOnlyGradientsThatAreWanted) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const auto [plain, sharded] = twins<Layers>(world);
+    shard_layers(*sharded, dp_line(world), {});
+    const DataParallel replicas(plain->parameters(), dp_line(world), 0);
+    std::vector<std::vector<std::int64_t>> bytes;
+    for (int step = 0; step < 3; ++step) {
+      for (Layers* model : {plain.get(), sharded.get()}) {
+        model->zero_grad();
+        for (Tensor p : model->parameters()) p.set_requires_grad(step != 1 || p.ndim() == 1);
+      }
+      const ReducedBytes reduced(world);
+      for (Layers* model : {plain.get(), sharded.get()}) {
+        const Tensor y = co_await model->forward(rows_of(world, step, 0));
+        co_await backward(mean(mul(y, y)));
+      }
+      bytes.push_back(reduced.all);
+      const auto want = plain->named_parameters(), got = sharded->named_parameters();
+      for (std::size_t i = 0; i < want.size(); ++i) {
+        const Tensor gradient = want[i].slot->grad();
+        EXPECT_EQ(got[i].slot->grad().defined(), gradient.defined()) << want[i].name;
+        if (gradient.defined()) expect_close(got[i].slot->grad(), gradient);
+      }
+    }
+    EXPECT_EQ(bytes[0].size(), 4U);
+    EXPECT_EQ(bytes[0], bytes[2]);
+    for (std::size_t i = 1; i < 4; ++i)  // layers: 10 -> 7 -> 10, and the biases
+      EXPECT_EQ(bytes[1][i] * (2 * 7 * 10 + 17), bytes[0][i] * 17);
   });
 }
 

@@ -212,7 +212,8 @@ TEST(Command, PlanExplainShowsWhatLinearLayersOverlapWith) {
   EXPECT_EQ(
       slow.out.rfind("forward on tp=4, link 20 us, 2 GB/s, GEMM times by a constant rate\n", 0), 0U)
       << slow.out;
-  EXPECT_EQ(std::count(slow.out.begin(), slow.out.end(), '\n'), 10) << slow.out;
+  EXPECT_EQ(std::count(slow.out.begin(), slow.out.end(), '\n'), 11) << slow.out;
+  EXPECT_NE(slow.out.find("\nwq, wk and wv share one all_gather"), std::string::npos) << slow.out;
   EXPECT_NE(slow.out.find("all_gather     by shards      1"), std::string::npos) << slow.out;
   EXPECT_NE(slow.out.find("reduce_scatter by rows"), std::string::npos) << slow.out;
   const Ended fast = run(sharded + "--link 1TB/s --module layers.*.mlp.w2");
@@ -221,7 +222,7 @@ TEST(Command, PlanExplainShowsWhatLinearLayersOverlapWith) {
             std::string::npos)
       << fast.out;
   const Ended one = run(sharded + "--link 1TB/s --module layers.3.mlp");
-  EXPECT_EQ(std::count(one.out.begin(), one.out.end(), '\n'), 5) << one.out;
+  EXPECT_EQ(std::count(one.out.begin(), one.out.end(), '\n'), 6) << one.out;
   EXPECT_NE(one.out.find("layers.*.mlp.w2        1  "), std::string::npos) << one.out;
   const Ended unknown = run("plan explain --mesh 2 --module layers.*.attn");
   EXPECT_NE(unknown.out.find("link unknown"), std::string::npos) << unknown.out << unknown.err;
@@ -258,6 +259,9 @@ assert w2['serial_ms'] > 0 and w2['overlapped_ms'] > 0 and w2['why'], w2)"))
                  "--link dp=2GB/s: that of dp is given twice");
   expect_refused("plan explain --module --mesh 2 --dtype i64",
                  "--module: --dtype i64 is not a floating dtype");
+  expect_refused("plan explain --module --mesh 1 --dim 255",
+                 "--dim 255 is not divisible by --heads");
+  expect_refused("plan explain --module --mesh 1 --dim 24", "--dim 24 / --heads 8 = 3 is odd");
   expect_refused("plan explain --module --mesh 3", "--heads 8 is not divisible by the 3 ranks");
   expect_refused("plan explain --module --mesh 2 --calibration /none",
                  "--calibration /none: No such file or directory");

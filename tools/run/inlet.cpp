@@ -1,5 +1,6 @@
 #include "tools/run/inlet.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -21,6 +22,17 @@ bool is_terminal_of_another_job(int fd) {
   const pid_t foreground = ::tcgetpgrp(fd);
   return foreground > 0 && foreground != ::getpgrp();
 }
+
+bool reads_at_once(int fd) {
+  return (::fcntl(fd, F_GETFL) & O_NONBLOCK) != 0 && !is_terminal_of_another_job(fd);
+}
+
+// EIO: this job came to the background before it could read.
+bool is_for_later(int error, int fd) {
+  return error == EAGAIN || error == EINTR || (error == EIO && is_terminal_of_another_job(fd));
+}
+
+constexpr ssize_t kLater = -2;
 
 }  // namespace
 
@@ -55,7 +67,7 @@ bool Inlet::wait_for_input(const State& state) {
     std::array<pollfd, 2> what{{{state.woken, POLLIN, 0}, {state.fd, POLLIN, 0}}};
     ::poll(what.data(), there ? 2 : 1, there ? -1 : kLook);
     if (what[0].revents != 0) return false;
-    if (there && what[1].revents != 0) return true;
+    if (there && what[1].revents != 0 && !is_terminal_of_another_job(state.fd)) return true;
   }
 }
 
@@ -68,11 +80,12 @@ void Inlet::serve(State& state) {
       if (state.closed) return;
       --state.asked;
     }
-    ssize_t size = 0;
-    do {
+    // Where reading does not wait, poll may: for a writer of a FIFO that has none.
+    ssize_t size = reads_at_once(state.fd) ? ::read(state.fd, piece.data(), piece.size()) : kLater;
+    while (size < 0 && (size == kLater || is_for_later(errno, state.fd))) {
       if (!wait_for_input(state)) return;
       size = ::read(state.fd, piece.data(), piece.size());
-    } while (size < 0 && (errno == EAGAIN || errno == EINTR));
+    }
     const int error = size < 0 ? errno : 0;
     const std::lock_guard lock(state.mutex);
     if (state.closed) return;

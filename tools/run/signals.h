@@ -7,10 +7,13 @@
 
 namespace coshard::job {
 
-// Adds `signal`, with SA_RESTART: an interrupted write to a slow reader would lose the rest.
+// Adds `signal`, with SA_RESTART: an interrupted write to a slow reader would lose the rest. One
+// that is ignored stays ignored: SIGHUP under nohup, SIGINT in the background of a script.
 inline void hear(boost::asio::signal_set& signals, int signal) {
-  signals.add(signal);
   struct sigaction heard {};
+  ::sigaction(signal, nullptr, &heard);
+  if (heard.sa_handler == SIG_IGN && signal != SIGCHLD) return;
+  signals.add(signal);
   ::sigaction(signal, nullptr, &heard);
   heard.sa_flags |= SA_RESTART;
   ::sigaction(signal, &heard, nullptr);

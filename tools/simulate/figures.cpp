@@ -7,6 +7,7 @@
 #include <coshard/runtime/error.h>
 #include "profiling/input_file.h"
 #include "profiling/json.h"
+#include "runtime/near_miss.h"
 
 namespace coshard::tools {
 namespace {
@@ -111,6 +112,18 @@ const Figures* find_preset(std::string_view kind, std::string_view name) {
   return found == presets().end() ? nullptr : &*found;
 }
 
+void require_known(const Json& json, const std::vector<Figure>& keys, const std::string& file) {
+  std::vector<std::string> known;
+  for (const Figure& key : keys) known.push_back(key.key);
+  for (const auto& [word, value] : json.items()) {
+    if (std::ranges::find(known, word) != known.end()) continue;
+    const std::string near = near_miss(word, known);
+    fail(ErrorKind::BadInput,
+         near.empty() ? str_cat(file, ": has no key \"", word, "\"; its keys are ", listed(known))
+                      : str_cat(file, ": has no key \"", word, "\"; did you mean ", near, '?'));
+  }
+}
+
 // Reads a file with the keys of the first preset of its kind.
 Figures from_file(const std::string& kind, const std::string& text) {
   std::ifstream file =
@@ -121,6 +134,7 @@ Figures from_file(const std::string& kind, const std::string& text) {
   CS_REQUIRE(json.is_object(), "--", kind, " ", text, ": is not a JSON object");
   Figures found{kind, text, {}};
   const std::vector<Figure>& keys = find_preset(kind, names_of(kind).front())->all;
+  require_known(json, keys, str_cat("--", kind, " ", text));
   const bool has_small = std::ranges::any_of(keys, [&](const Figure& key) {
     return key.key.starts_with("small_") && json.contains(key.key);
   });
@@ -181,6 +195,9 @@ Figures link_figures(const std::string& text) {
   const Figures* preset = find_preset("link", text);
   const Figures link = preset != nullptr ? *preset : from_file("link", text);
   require_positive(link, "gbps");
+  const double crosses = link["crosses_nodes"];
+  CS_REQUIRE(crosses == 0 || crosses == 1, "--link ", text, ": crosses_nodes is 0 or 1, got ",
+             crosses);
   if (link.has("small_gbps")) require_positive(link, "small_gbps");
   return link;
 }

@@ -42,6 +42,12 @@ nn::LlamaConfig from_file(const std::string& name) {
   if (const auto type = json.find("model_type"); type != json.end())
     CS_REQUIRE(*type == "llama", "--model ", name, ": model_type ", json_text(*type),
                " is not \"llama\"");
+  if (const auto act = json.find("hidden_act"); act != json.end())
+    CS_REQUIRE(*act == "silu", "--model ", name, ": hidden_act ", json_text(*act),
+               " is not \"silu\"");
+  if (const auto bits = json.find("quantization_config"); bits != json.end() && !bits->is_null())
+    fail(ErrorKind::BadInput,
+         str_cat("--model ", name, ": has a quantization_config; a simulation computes in bf16"));
   nn::LlamaConfig config;
   std::vector<std::string> missing;
   const auto take = [&](const char* key, std::int64_t& value, std::int64_t most, bool required) {
@@ -93,6 +99,8 @@ nn::LlamaConfig llama_config(const std::string& text) {
   }
   if (!found) config = from_file(text);
   if (config.num_key_value_heads == 0) config.num_key_value_heads = config.num_attention_heads;
+  if (config.head_dim == 0 && config.hidden_size % config.num_attention_heads == 0)
+    config.head_dim = config.hidden_size / config.num_attention_heads;
   config.dtype = DType::BF16;
   return config;
 }

@@ -68,6 +68,8 @@ void require_other_file(const SimulateOptions& options, const Question& question
   for (const std::string& name : read)
     CS_REQUIRE(!is_same_file(options.trace, name), "--trace ", options.trace,
                ": is an input of this run, which it would overwrite");
+  CS_REQUIRE(!is_same_file(options.trace, "/dev/stdout"), "--trace ", options.trace,
+             ": is stdout, to which the forecast is written");
 }
 
 void write_trace(const SimulateOptions& options, const Question& question,

@@ -71,6 +71,9 @@ class GradSink {
   virtual void defer_rows_product(int input, const Tensor& dy, const Tensor& x);
   // Delivers the gradient of a tensor older than the record.
   virtual void arrive(const std::shared_ptr<GradMeta>& meta, Tensor gradient) = 0;
+  // Keeps `held` until all records newer than number `record` have run, and the products that they
+  // gave to that one are computed; or until backward fails.
+  virtual void hold(std::uint64_t record, std::shared_ptr<void> held) = 0;
 };
 
 class GradNode : public std::enable_shared_from_this<GradNode> {

@@ -32,13 +32,15 @@ struct FullyShardOptions {
 // are sharded again, and become DTensors on both dimensions.
 //
 //   Moves:   before the module's forward, one all_gather of the group ("parameters"); before its
-//            backward another, if its parameters were freed; one reduce_scatter ("gradients") once
-//            the last gradient of the group is complete. Each is prefetched: issued just before
-//            the preceding group's forward, in the order recorded by the last forward of the
-//            outermost sharded module, and in backward in the reverse order. The first forward
-//            therefore prefetches nothing, nor do modules outside of every sharded module.
-//   Memory:  with reshard_after_forward, at most two successive groups are unsharded at a time. A
-//            group's collectives temporarily need as much again.
+//            backward another, if its parameters were freed; one reduce_scatter ("gradients") of
+//            the parameters that require a gradient, once the group's last is complete. Each
+//            all_gather is prefetched: issued just before the preceding group's forward, in the
+//            order recorded by the last forward of the outermost sharded module, and in backward in
+//            the reverse order. The first forward therefore prefetches nothing, nor do modules
+//            outside of every sharded module.
+//   Memory:  with reshard_after_forward, at most two successive groups are unsharded at a time,
+//            frozen ones too: backward frees a group once it has come to the module's inputs and
+//            the last gradient is complete. A group's collectives temporarily need as much again.
 //   Grads:   those of the shards, in flight after backward(); Optimizer::step and clip_grad_norm
 //            await them. Backward accumulates into existing gradients; parameters it does not reach
 //            get none. grad() computes those of other tensors only. Gradients and hooks that

@@ -75,6 +75,22 @@ TEST(Figures, ThatAreUnknownOrIncompleteAreNamed) {
             std::string::npos);
 }
 
+TEST(Figures, MisspelledKeysAreNamed) {
+  const auto refused = [](const std::string& more) {
+    const File file(R"({"gbps": 1, "base_us": 2, "step_us": 3, )" + more + "}");
+    const std::string text = refusal([&] { link_figures(file.name); });
+    return text.substr(std::min(text.find(": ") + 2, text.size()));
+  };
+  EXPECT_EQ(refused(R"("crosses_nodes": 0, "small_gbp": 141)"),
+            "has no key \"small_gbp\"; did you mean small_gbps?");
+  EXPECT_EQ(refused(R"("crosses_nodes": 0, "x": 4)"),
+            "has no key \"x\"; its keys are gbps, base_us, step_us, crosses_nodes, small_gbps, "
+            "small_base_us, small_step_us");
+  for (const char* value : {"0.2", "2"})
+    EXPECT_EQ(refused(str_cat(R"("crosses_nodes": )", value)),
+              str_cat("crosses_nodes is 0 or 1, got ", value));
+}
+
 TEST(Figures, BeyondTheirRangeAreNamed) {
   const auto refused = [](const std::string& figure) {
     const File file("{" + figure + "}");
@@ -103,6 +119,7 @@ TEST(Models, AFileIsHuggingFacesConfig) {
                       "num_hidden_layers": 3, "num_attention_heads": 4, "model_type": "llama"})");
   EXPECT_EQ(llama_config(file.name).num_key_value_heads, 4);
   EXPECT_FALSE(llama_config(file.name).attention_bias);
+  EXPECT_EQ(llama_config(file.name).head_dim, 16);  // as if it were stated
   const File biased(R"({"vocab_size": 256, "hidden_size": 64, "intermediate_size": 96,
                         "num_hidden_layers": 3, "num_attention_heads": 4, "attention_bias": true,
                         "mlp_bias": true, "tie_word_embeddings": true})");
@@ -121,6 +138,9 @@ TEST(Models, AFileIsHuggingFacesConfig) {
   };
   EXPECT_EQ(refused(R"({"model_type": "mixtral", "num_local_experts": 8})"),
             "model_type \"mixtral\" is not \"llama\"");
+  EXPECT_EQ(refused(R"({"hidden_act": "gelu"})"), "hidden_act \"gelu\" is not \"silu\"");
+  EXPECT_EQ(refused(R"({"quantization_config": {"bits": 4}})"),
+            "has a quantization_config; a simulation computes in bf16");
   for (const char* flag : {"tie_word_embeddings", "attention_bias", "mlp_bias"})
     EXPECT_EQ(refused(str_cat("{\"", flag, "\": 1}")), str_cat(flag, " 1 is not true or false"));
   EXPECT_EQ(refused(R"({"vocab_size": 1, "hidden_size": 1, "intermediate_size": 1,

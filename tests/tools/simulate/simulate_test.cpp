@@ -124,6 +124,12 @@ TEST_F(Simulate, WritesATraceInVirtualTimeThatTheReportReads) {
   EXPECT_GT(report.ranks[0].modules.at("model.layers.1.mlp").compute_ns, 0);
 }
 
+TEST_F(Simulate, ATraceIsNotWrittenIntoTheForecast) {
+  options_.trace = "/dev/stdout";
+  EXPECT_EQ(refusal([&] { said(); }),
+            "--trace /dev/stdout: is stdout, to which the forecast is written");
+}
+
 // Links, GPUs and models count by their figures, however they are named.
 TEST_F(Simulate, ABaselineIsOfTheSameLinkGpuAndModel) {
   const std::string gpu = temporary_path("gpu.json"), base = temporary_path("base.json"),
