@@ -18,10 +18,8 @@ void add(CommSummary::Row& sum, const CommSummary::Row& part) {
 }  // namespace
 
 std::int64_t CommSummary::Covered::add(std::int64_t begin, std::int64_t end) {
-  constexpr std::ptrdiff_t kKept = 64;  // more are rarely in flight at once
   if (end <= begin) return 0;
-  const auto first =
-      std::ranges::lower_bound(last_, begin, {}, &decltype(last_)::value_type::second);
+  const auto first = std::ranges::lower_bound(last_, begin, {}, &Interval::second);
   auto after = first;
   std::int64_t known = 0, from = begin, to = end;
   for (; after != last_.end() && after->first <= end; ++after) {
@@ -30,15 +28,23 @@ std::int64_t CommSummary::Covered::add(std::int64_t begin, std::int64_t end) {
     to = std::max(to, after->second);
   }
   last_.insert(last_.erase(first, after), {from, to});
-  if (std::ssize(last_) > 2 * kKept) last_.erase(last_.begin(), last_.end() - kKept);
   return end - begin - known;
 }
 
 std::int64_t CommSummary::Covered::add_common(const Covered& other, std::int64_t begin,
                                               std::int64_t end) {
   std::int64_t added = 0;
-  for (const auto& [from, to] : other.last_) added += add(std::max(begin, from), std::min(end, to));
+  const auto& all = other.last_;
+  for (auto each = std::ranges::lower_bound(all, begin, {}, &Interval::second);
+       each != all.end() && each->first < end; ++each)
+    added += add(std::max(begin, each->first), std::min(end, each->second));
   return added;
+}
+
+void CommSummary::Covered::forget_before(std::int64_t time) {
+  constexpr std::ptrdiff_t kMost = 10'000;  // where a collective is never awaited
+  const auto first = std::ranges::upper_bound(last_, time, {}, &Interval::second);
+  last_.erase(last_.begin(), std::max(first, last_.end() - std::min(std::ssize(last_), kMost)));
 }
 
 double CommSummary::Row::hidden() const {
@@ -76,11 +82,29 @@ void CommSummary::ready(const CommEvent& event, std::int64_t wait_begin, std::in
   if (issue == issued_at_.end()) return;
   add_in_flight(event, issue->second, done);
   issued_at_.erase(issue);
+  forget();
 }
 
 // Of collectives whose issue this has seen.
 void CommSummary::ran(const CommEvent& event, std::int64_t begin, std::int64_t end) {
-  if (issued_at_.erase(event.id) > 0) add_in_flight(event, begin, end);
+  if (issued_at_.erase(event.id) == 0) return;
+  add_in_flight(event, begin, end);
+  forget();
+}
+
+// What is still under way may have begun at any time since its issue.
+void CommSummary::forget() {
+  constexpr int kEvery = 100;
+  if (++since_forgotten_ < kEvery || issued_at_.empty()) return;
+  since_forgotten_ = 0;
+  const auto earliest =
+      std::ranges::min_element(issued_at_, {}, &decltype(issued_at_)::value_type::second)->second;
+  const auto forget_of = [earliest](Counted& counted) {
+    for (Covered* each : {&counted.in_flight, &counted.exposed, &counted.blocked})
+      each->forget_before(earliest);
+  };
+  forget_of(total_);
+  for (auto& [key, counted] : rows_) forget_of(counted);
 }
 
 void CommSummary::stalled(const CommEvent& event, std::int64_t begin, std::int64_t end) {

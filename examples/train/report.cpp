@@ -195,22 +195,24 @@ std::string report_json(const Options& options, const Outcome& outcome,
   const auto or_null = [](const std::optional<double>& value) {
     return value ? Json(*value) : Json();
   };
+  const CommSummary table = of_all_ranks(outcome);
   Json packed = Json::object();
   for (const Compressor& compressor : compressors)
     packed[compressor.name] = or_null(compressor.bits_per_byte);
-  const Json all{{"tokens_per_s", tokens_per_s(options, outcome)},
-                 {"step_ms", steps.median},
-                 {"step_ms_min", steps.min},
-                 {"step_ms_max", steps.max},
-                 {"bits_per_byte", or_null(outcome.bits_per_byte)},
-                 {"gemm_share", or_null(outcome.gemm_share)},
-                 {"hidden_share", of_all_ranks(outcome).hidden_share()},
-                 {"communication", communication_json(options, outcome)},
-                 {"parameters", outcome.parameters},
-                 {"stopped", stopped_json(outcome)},
-                 {"compressors", std::move(packed)},
-                 {"config", config_json(options, outcome)},
-                 {"loss", outcome.loss}};
+  const Json all{
+      {"tokens_per_s", tokens_per_s(options, outcome)},
+      {"step_ms", steps.median},
+      {"step_ms_min", steps.min},
+      {"step_ms_max", steps.max},
+      {"bits_per_byte", or_null(outcome.bits_per_byte)},
+      {"gemm_share", or_null(outcome.gemm_share)},
+      {"hidden_share", table.total().in_flight_ns > 0 ? Json(table.hidden_share()) : Json()},
+      {"communication", communication_json(options, outcome)},
+      {"parameters", outcome.parameters},
+      {"stopped", stopped_json(outcome)},
+      {"compressors", std::move(packed)},
+      {"config", config_json(options, outcome)},
+      {"loss", outcome.loss}};
   return json_text(all, 1) + "\n";
 }
 

@@ -23,8 +23,8 @@ Task<Tensor> train_step(LanguageModel& model, AdamW& optimizer, Batch batch) {
   optimizer.zero_grad();
   Task<Tensor> forward = model.loss(model.part_of(std::move(batch)));
   Tensor loss = co_await std::move(forward);
-  Tensor mean = model.mean_over_replicas(loss);
   co_await backward(loss);
+  Tensor mean = model.mean_over_replicas(loss);  // after what may hide it
   Task<Tensor> clip = clip_grad_norm(optimizer.parameters(), kClip);
   co_await std::move(clip);
   co_await optimizer.step();

@@ -28,6 +28,12 @@ class Outputs : public ::testing::Test {
   train::Options options_;
 };
 
+TEST_F(Outputs, OneRankHasNothingToHide) {
+  options_.ranks = 1;
+  train::write_files(options_, run_training(options_), {});
+  EXPECT_TRUE(json_file_holds(options_.json, "assert d['hidden_share'] is None"));
+}
+
 TEST_F(Outputs, TheJsonFileHoldsTheFiguresAndTheTraceEveryArrow) {
   const train::Outcome outcome = run_training(options_);
   train::write_files(options_, outcome, {{"gzip -9", 2.5}, {"xz -9", std::nullopt}});

@@ -129,6 +129,22 @@ TEST(CommSummary, TheTimeOfManyIsWhatTheyCover) {
   EXPECT_EQ(table.total().in_flight_ns, std::ranges::count(covered, true));
 }
 
+// One that lasts while many others come and go, which leave gaps between them.
+TEST(CommSummary, TheTimeOfManyUnderALongOneIsThatOfTheLongOne) {
+  constexpr std::int64_t kCount = 500;
+  CommSummary table;
+  table.issued(event(0, "long", 8), 0);
+  for (std::uint64_t id = 1; id <= kCount; ++id) {
+    const std::int64_t begin = static_cast<std::int64_t>(id) * 10, end = begin + 4;
+    table.issued(event(id, "short", 8), begin);
+    table.ready(event(id, "short", 8), begin, end, end);
+  }
+  table.ready(event(0, "long", 8), kCount * 10 + 10, kCount * 10 + 10, kCount * 10 + 10);
+  EXPECT_EQ(table.total().in_flight_ns, kCount * 10 + 10);
+  EXPECT_EQ(table.total().exposed_ns, kCount * 4);
+  for (const CommSummary::Row& row : table.rows()) EXPECT_EQ(row.blocked_ns, kCount * 4);
+}
+
 TEST(CommSummary, KeepsPurposesApartAndPutsTheMostExposedFirst) {
   CommSummary table;
   table.issued(event(1, "a", 8), 0);

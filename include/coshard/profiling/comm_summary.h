@@ -63,13 +63,16 @@ class CommSummary : public Observer {
   // The time covered by intervals, which are added nearly in the order of their ends.
   class Covered {
    public:
-    // How much of [begin, end) no recent interval covers.
+    // How much of [begin, end) no interval covers yet.
     std::int64_t add(std::int64_t begin, std::int64_t end);
     // How much time within [begin, end) both cover and this has not yet counted.
     std::int64_t add_common(const Covered& other, std::int64_t begin, std::int64_t end);
+    // Nothing more will be added before `time`.
+    void forget_before(std::int64_t time);
 
    private:
-    std::vector<std::pair<std::int64_t, std::int64_t>> last_;  // disjoint, in order
+    using Interval = std::pair<std::int64_t, std::int64_t>;
+    std::vector<Interval> last_;  // disjoint, in order
   };
   struct Counted {
     Row row;
@@ -78,11 +81,13 @@ class CommSummary : public Observer {
   Counted& of(const CommEvent& event);
   void add_exposed(const CommEvent& event, std::int64_t begin, std::int64_t end);
   void add_in_flight(const CommEvent& event, std::int64_t begin, std::int64_t end);
+  void forget();
 
   std::map<Key, Counted> rows_;
   Counted total_{{CollectiveKind{}, "total"}, {}, {}, {}};
   std::string link_;
   std::unordered_map<std::uint64_t, std::int64_t> issued_at_;
+  int since_forgotten_ = 0;
   std::array<std::int64_t, 3> compute_ns_{};
 };
 
