@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace coshard {
 namespace {
@@ -18,7 +19,6 @@ void add(CommSummary::Row& sum, const CommSummary::Row& part) {
 }  // namespace
 
 std::int64_t CommSummary::Covered::add(std::int64_t begin, std::int64_t end) {
-  constexpr std::ptrdiff_t kKept = 64;  // more are rarely in flight at once
   if (end <= begin) return 0;
   const auto first =
       std::ranges::lower_bound(last_, begin, {}, &decltype(last_)::value_type::second);
@@ -30,15 +30,38 @@ std::int64_t CommSummary::Covered::add(std::int64_t begin, std::int64_t end) {
     to = std::max(to, after->second);
   }
   last_.insert(last_.erase(first, after), {from, to});
-  if (std::ssize(last_) > 2 * kKept) last_.erase(last_.begin(), last_.end() - kKept);
   return end - begin - known;
 }
 
 std::int64_t CommSummary::Covered::add_common(const Covered& other, std::int64_t begin,
                                               std::int64_t end) {
   std::int64_t added = 0;
-  for (const auto& [from, to] : other.last_) added += add(std::max(begin, from), std::min(end, to));
+  auto each =
+      std::ranges::lower_bound(other.last_, begin, {}, &decltype(last_)::value_type::second);
+  for (; each != other.last_.end() && each->first < end; ++each)
+    added += add(std::max(begin, each->first), std::min(end, each->second));
   return added;
+}
+
+template <class Earliest>
+void CommSummary::Covered::forget(const Earliest& earliest) {
+  constexpr std::ptrdiff_t kLeast = 64, kMost = 1 << 16;  // most: if one is never awaited
+  if (std::ssize(last_) < look_at_) return;
+  const auto from =
+      std::ranges::lower_bound(last_, earliest(), {}, &decltype(last_)::value_type::second);
+  const std::ptrdiff_t kept = std::clamp(last_.end() - from, kLeast, kMost);
+  if (std::ssize(last_) > kept) last_.erase(last_.begin(), last_.end() - kept);
+  look_at_ = 2 * kept;
+}
+
+void CommSummary::forget(Counted& counted) const {
+  const auto earliest = [this] {
+    std::int64_t first = std::numeric_limits<std::int64_t>::max();
+    for (const auto& [id, at] : issued_at_) first = std::min(first, at);
+    return first;
+  };
+  for (Covered* each : {&counted.in_flight, &counted.exposed, &counted.blocked})
+    each->forget(earliest);
 }
 
 double CommSummary::Row::hidden() const {
@@ -95,6 +118,7 @@ void CommSummary::add_in_flight(const CommEvent& event, std::int64_t begin, std:
   for (Counted* each : {&total_, &of(event)}) {
     each->row.in_flight_ns += each->in_flight.add(begin, end);
     each->row.blocked_ns += each->blocked.add_common(total_.exposed, begin, end);
+    forget(*each);
   }
 }
 
