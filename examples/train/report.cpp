@@ -192,6 +192,8 @@ std::string loss_error(const Options& options, const Outcome& outcome) {
 std::string report_json(const Options& options, const Outcome& outcome,
                         const std::vector<Compressor>& compressors) {
   const RobustStats steps = step_stats(outcome);
+  const CommSummary communication = of_all_ranks(outcome);
+  const bool communicated = communication.total().in_flight_ns > 0;
   const auto or_null = [](const std::optional<double>& value) {
     return value ? Json(*value) : Json();
   };
@@ -204,7 +206,7 @@ std::string report_json(const Options& options, const Outcome& outcome,
                  {"step_ms_max", steps.max},
                  {"bits_per_byte", or_null(outcome.bits_per_byte)},
                  {"gemm_share", or_null(outcome.gemm_share)},
-                 {"hidden_share", of_all_ranks(outcome).hidden_share()},
+                 {"hidden_share", communicated ? Json(communication.hidden_share()) : Json()},
                  {"communication", communication_json(options, outcome)},
                  {"parameters", outcome.parameters},
                  {"stopped", stopped_json(outcome)},
