@@ -60,9 +60,12 @@ std::string_view kernel_kind(ComputeClass what) {
   return "other";
 }
 
+// All but the last piece of an await have no arrow.
+bool is_of_collective(const Span& span) { return span.flow != 0 || !span.communicator.empty(); }
+
 std::string_view category(const Span& span) {
   if (span.track == Track::Communication) return "collective";
-  if (span.flow != 0) return "await";
+  if (is_of_collective(span)) return "await";
   if (span.track == Track::Compute) return "kernel";
   return span.module.empty() ? "range" : "module";
 }
@@ -76,7 +79,7 @@ Json arguments(const Span& span, std::int64_t queued) {
   const auto add = [&args](const char* name, const std::string& text) {
     if (!text.empty()) args[name] = text;
   };
-  if (span.flow != 0) {
+  if (is_of_collective(span)) {
     args = {{"bytes", span.bytes}, {"sequence", span.sequence}};
     add("communicator", span.communicator);
     if (span.where.known()) args["at"] = location_of(span.where);
@@ -264,6 +267,7 @@ void ChromeTrace::ready(const CommEvent& event, std::int64_t wait_begin, std::in
 void ChromeTrace::stalled(const CommEvent& event, std::int64_t begin, std::int64_t end) {
   const auto issue = issues_.find(event.id);
   if (issue == issues_.end()) return;
+  if (!event.queued) return keep_wait(event, issue->second, {"", Track::Host, begin, end});
   issue->second.stall_begin = begin;
   issue->second.stall_end = end;
 }
@@ -284,20 +288,29 @@ void ChromeTrace::keep_collective(const CommEvent& event, const Issue& issue, st
     dropped_ += 2;
     return;
   }
-  kept_kernel_ = false;
   Span span{title(event), Track::Communication, issue.at, std::max(issue.at + kShortest, done),
             ++flows_};
+  wait.flow = span.flow;
+  describe(span, event, issue);
+  keep(std::move(span));
+  keep_wait(event, issue, std::move(wait));
+}
+
+// Without a flow, and so without an arrow: one that does not end the await.
+void ChromeTrace::keep_wait(const CommEvent& event, const Issue& issue, Span wait) {
+  wait.name = "await " + title(event);
+  wait.end = std::max(wait.end, wait.begin + kShortest);
+  describe(wait, event, issue);
+  keep(std::move(wait));
+  kept_kernel_ = false;
+}
+
+void ChromeTrace::describe(Span& span, const CommEvent& event, const Issue& issue) {
   span.bytes = event.bytes;
   span.sequence = event.sequence;
   span.where = event.where;
   span.module = issue.module;
   span.communicator = event.communicator;
-  spans_.push_back(span);
-  span.name = "await " + span.name;
-  span.track = wait.track;
-  span.begin = wait.begin;
-  span.end = std::max(wait.end, wait.begin + kShortest);
-  spans_.push_back(std::move(span));
 }
 
 void ChromeTrace::computed(std::string_view op, ComputeClass what, std::int64_t begin,

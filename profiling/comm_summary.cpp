@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace coshard {
 namespace {
@@ -19,7 +20,8 @@ void add(CommSummary::Row& sum, const CommSummary::Row& part) {
 
 std::int64_t CommSummary::Covered::add(std::int64_t begin, std::int64_t end) {
   if (end <= begin) return 0;
-  const auto first = std::ranges::lower_bound(last_, begin, {}, &Interval::second);
+  const auto first =
+      std::ranges::lower_bound(last_, begin, {}, &decltype(last_)::value_type::second);
   auto after = first;
   std::int64_t known = 0, from = begin, to = end;
   for (; after != last_.end() && after->first <= end; ++after) {
@@ -34,17 +36,32 @@ std::int64_t CommSummary::Covered::add(std::int64_t begin, std::int64_t end) {
 std::int64_t CommSummary::Covered::add_common(const Covered& other, std::int64_t begin,
                                               std::int64_t end) {
   std::int64_t added = 0;
-  const auto& all = other.last_;
-  for (auto each = std::ranges::lower_bound(all, begin, {}, &Interval::second);
-       each != all.end() && each->first < end; ++each)
+  auto each =
+      std::ranges::lower_bound(other.last_, begin, {}, &decltype(last_)::value_type::second);
+  for (; each != other.last_.end() && each->first < end; ++each)
     added += add(std::max(begin, each->first), std::min(end, each->second));
   return added;
 }
 
-void CommSummary::Covered::forget_before(std::int64_t time) {
-  constexpr std::ptrdiff_t kMost = 10'000;  // where a collective is never awaited
-  const auto first = std::ranges::upper_bound(last_, time, {}, &Interval::second);
-  last_.erase(last_.begin(), std::max(first, last_.end() - std::min(std::ssize(last_), kMost)));
+template <class Earliest>
+void CommSummary::Covered::forget(const Earliest& earliest) {
+  constexpr std::ptrdiff_t kLeast = 64, kMost = 1 << 16;  // most: if one is never awaited
+  if (std::ssize(last_) < look_at_) return;
+  const auto from =
+      std::ranges::lower_bound(last_, earliest(), {}, &decltype(last_)::value_type::second);
+  const std::ptrdiff_t kept = std::clamp(last_.end() - from, kLeast, kMost);
+  if (std::ssize(last_) > kept) last_.erase(last_.begin(), last_.end() - kept);
+  look_at_ = 2 * kept;
+}
+
+void CommSummary::forget(Counted& counted) const {
+  const auto earliest = [this] {
+    std::int64_t first = std::numeric_limits<std::int64_t>::max();
+    for (const auto& [id, at] : issued_at_) first = std::min(first, at);
+    return first;
+  };
+  for (Covered* each : {&counted.in_flight, &counted.exposed, &counted.blocked})
+    each->forget(earliest);
 }
 
 double CommSummary::Row::hidden() const {
@@ -82,29 +99,11 @@ void CommSummary::ready(const CommEvent& event, std::int64_t wait_begin, std::in
   if (issue == issued_at_.end()) return;
   add_in_flight(event, issue->second, done);
   issued_at_.erase(issue);
-  forget();
 }
 
 // Of collectives whose issue this has seen.
 void CommSummary::ran(const CommEvent& event, std::int64_t begin, std::int64_t end) {
-  if (issued_at_.erase(event.id) == 0) return;
-  add_in_flight(event, begin, end);
-  forget();
-}
-
-// What is still under way may have begun at any time since its issue.
-void CommSummary::forget() {
-  constexpr int kEvery = 100;
-  if (++since_forgotten_ < kEvery || issued_at_.empty()) return;
-  since_forgotten_ = 0;
-  const auto earliest =
-      std::ranges::min_element(issued_at_, {}, &decltype(issued_at_)::value_type::second)->second;
-  const auto forget_of = [earliest](Counted& counted) {
-    for (Covered* each : {&counted.in_flight, &counted.exposed, &counted.blocked})
-      each->forget_before(earliest);
-  };
-  forget_of(total_);
-  for (auto& [key, counted] : rows_) forget_of(counted);
+  if (issued_at_.erase(event.id) > 0) add_in_flight(event, begin, end);
 }
 
 void CommSummary::stalled(const CommEvent& event, std::int64_t begin, std::int64_t end) {
@@ -119,6 +118,7 @@ void CommSummary::add_in_flight(const CommEvent& event, std::int64_t begin, std:
   for (Counted* each : {&total_, &of(event)}) {
     each->row.in_flight_ns += each->in_flight.add(begin, end);
     each->row.blocked_ns += each->blocked.add_common(total_.exposed, begin, end);
+    forget(*each);
   }
 }
 

@@ -147,6 +147,10 @@ void NvtxTrace::awaiting(const CommEvent& event) {
   if (!waits_.contains(event.id)) waits_[event.id] = start(kWait, labelled(event).waiting);
 }
 
+void NvtxTrace::stalled(const CommEvent& event, std::int64_t, std::int64_t) {
+  if (!event.queued) end_of(waits_, event.id);
+}
+
 void NvtxTrace::ready(const CommEvent& event, std::int64_t, std::int64_t, std::int64_t) {
   end_of(waits_, event.id);
   end_of(in_flight_, event.id);

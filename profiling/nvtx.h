@@ -40,6 +40,7 @@ class NvtxTrace final : public Observer {
 
   void issued(const CommEvent& event, std::int64_t now) override;
   void awaiting(const CommEvent& event) override;
+  void stalled(const CommEvent& event, std::int64_t begin, std::int64_t end) override;
   void ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t done,
              std::int64_t now) override;
   void computing(std::string_view op, ComputeClass what, const DescribeInputs&) override;

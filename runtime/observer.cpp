@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include <coshard/runtime/coro/rank_context.h>
 #include <coshard/runtime/device/device.h>
 #include "runtime/device/stream_times.h"
 
@@ -28,18 +29,20 @@ std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
 }
 
+std::int64_t rank_now_ns() { return RankContext::current().parker().now(); }
+
 Computing::Computing(Observer& observer, Device& device, std::string_view op, ComputeClass what,
                      const DescribeInputs& inputs)
     : observer_(observer), device_(device), op_(op), what_(what) {
   if (device_.queues() && observer_.times_kernels())
     from_ = device_.compute_stream().record_timed();
   observer_.computing(op_, what_, inputs);
-  begin_ = now_ns();
+  begin_ = rank_now_ns();
 }
 
 // A device that fails here reports it at its next call.
 Computing::~Computing() {
-  observer_.computed(op_, what_, begin_, now_ns());
+  observer_.computed(op_, what_, begin_, rank_now_ns());
   if (from_ == nullptr) return;
   try {
     device_.times().kernel(std::move(from_), device_.compute_stream().record_timed());

@@ -38,6 +38,9 @@ class IssuedLater : public WorkState {
   bool any_thread() const final { return work_ && work_->any_thread(); }
   Look look(int part) final { return work().look(part); }
   void begin_wait() final { work().begin_wait(); }
+  void end_wait() final {
+    if (work_) work_->end_wait();
+  }
   bool listen(Parker& parker) final { return work().listen(parker); }
   void deaf(Parker& parker) noexcept final {
     if (work_) work_->deaf(parker);

@@ -37,6 +37,9 @@ class FollowUp final : public WorkState {
   void begin_wait() override {
     if (before_) before_->begin_wait();
   }
+  void end_wait() override {
+    if (before_) before_->end_wait();
+  }
   bool listen(Parker& parker) override { return !before_ || before_->listen(parker); }
   void deaf(Parker& parker) noexcept override {
     if (before_) before_->deaf(parker);

@@ -55,7 +55,7 @@ void add_options(CLI::App& app, Options& o) {
       app, "--overlap", o.overlap, {"off", "auto", "always"},
       "whether layers compute while collectives are in flight; auto: linear layers "
       "where the links are known (--link, --measure-links) and it is faster, dp and fsdp "
-      "always; off: only gradients of weights, in backward");
+      "always; off: in backward, gradients of weights are still computed meanwhile");
   app.add_flag("--measure-links", o.measure_links,
                "measure links and GEMM times first, or use the figures of an earlier run");
   add("--weave", o.weave, 1, kMost,

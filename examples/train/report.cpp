@@ -192,27 +192,27 @@ std::string loss_error(const Options& options, const Outcome& outcome) {
 std::string report_json(const Options& options, const Outcome& outcome,
                         const std::vector<Compressor>& compressors) {
   const RobustStats steps = step_stats(outcome);
+  const CommSummary communication = of_all_ranks(outcome);
+  const bool communicated = communication.total().in_flight_ns > 0;
   const auto or_null = [](const std::optional<double>& value) {
     return value ? Json(*value) : Json();
   };
-  const CommSummary table = of_all_ranks(outcome);
   Json packed = Json::object();
   for (const Compressor& compressor : compressors)
     packed[compressor.name] = or_null(compressor.bits_per_byte);
-  const Json all{
-      {"tokens_per_s", tokens_per_s(options, outcome)},
-      {"step_ms", steps.median},
-      {"step_ms_min", steps.min},
-      {"step_ms_max", steps.max},
-      {"bits_per_byte", or_null(outcome.bits_per_byte)},
-      {"gemm_share", or_null(outcome.gemm_share)},
-      {"hidden_share", table.total().in_flight_ns > 0 ? Json(table.hidden_share()) : Json()},
-      {"communication", communication_json(options, outcome)},
-      {"parameters", outcome.parameters},
-      {"stopped", stopped_json(outcome)},
-      {"compressors", std::move(packed)},
-      {"config", config_json(options, outcome)},
-      {"loss", outcome.loss}};
+  const Json all{{"tokens_per_s", tokens_per_s(options, outcome)},
+                 {"step_ms", steps.median},
+                 {"step_ms_min", steps.min},
+                 {"step_ms_max", steps.max},
+                 {"bits_per_byte", or_null(outcome.bits_per_byte)},
+                 {"gemm_share", or_null(outcome.gemm_share)},
+                 {"hidden_share", communicated ? Json(communication.hidden_share()) : Json()},
+                 {"communication", communication_json(options, outcome)},
+                 {"parameters", outcome.parameters},
+                 {"stopped", stopped_json(outcome)},
+                 {"compressors", std::move(packed)},
+                 {"config", config_json(options, outcome)},
+                 {"loss", outcome.loss}};
   return json_text(all, 1) + "\n";
 }
 

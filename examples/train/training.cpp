@@ -19,19 +19,22 @@ namespace {
 constexpr double kClip = 1.0;
 
 // One step; returns the loss before the update, which the host has not waited for.
-Task<Tensor> train_step(LanguageModel& model, AdamW& optimizer, Batch batch) {
+Task<Tensor> train_step(LanguageModel& model, AdamW& optimizer, Batch batch, bool overlaps) {
   optimizer.zero_grad();
   Task<Tensor> forward = model.loss(model.part_of(std::move(batch)));
   Tensor loss = co_await std::move(forward);
+  const std::vector<Tensor> mean{model.mean_over_replicas(loss)};
+  if (!overlaps) {  // backward would hide it
+    Task<void> arrived = arrival_of(mean);
+    co_await std::move(arrived);
+  }
   co_await backward(loss);
-  Tensor mean = model.mean_over_replicas(loss);  // after what may hide it
   Task<Tensor> clip = clip_grad_norm(optimizer.parameters(), kClip);
   co_await std::move(clip);
   co_await optimizer.step();
-  std::vector<Tensor> told{mean};
-  Task<void> arrived = arrival_of(std::move(told));
+  Task<void> arrived = arrival_of(mean);
   co_await std::move(arrived);
-  co_return mean;
+  co_return mean.front();
 }
 
 AdamWOptions adamw_options() {
@@ -53,7 +56,8 @@ Task<bool> train_steps(LanguageModel& model, World& world, const Options& option
     record.before_step(step);
     const TraceRange range(str_cat("step ", step + 1));
     optimizer.lr = learning_rate(options, step);
-    Task<Tensor> one = train_step(model, optimizer, text.draw(generator, options.batch));
+    Task<Tensor> one =
+        train_step(model, optimizer, text.draw(generator, options.batch), options.overlap != "off");
     Tensor loss = co_await std::move(one);
     Task<bool> asked = world.stop_requested();
     stop = co_await std::move(asked);

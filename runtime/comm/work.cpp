@@ -1,6 +1,7 @@
 #include <coshard/runtime/comm/work.h>
 
 #include <algorithm>
+#include <utility>
 
 #include <coshard/runtime/coro/executor.h>
 #include "runtime/comm/neighbours.h"
@@ -68,6 +69,11 @@ Look WorkAwaiter::look() {
     each([](WorkState& state) { state.begin_wait(); });
   }
   return look;
+}
+
+void WorkAwaiter::rank_runs() {
+  if (!std::exchange(begun_, false)) return;
+  each([](WorkState& state) { state.end_wait(); });
 }
 
 bool WorkAwaiter::listen(Parker& parker) {

@@ -91,6 +91,7 @@ void Executor::wait_unordered(Waiting& entry, std::coroutine_handle<> self) {
 }
 
 void Executor::give_up(Waiting& entry) {
+  if (stands_still_) rank_runs();
   entry.unlink();
   entry.branch_->suspended = nullptr;
   enqueue(entry.coroutine_, *entry.branch_);
@@ -100,9 +101,23 @@ void Executor::release_held() {
   for (const Entry& held : std::exchange(held_, {})) enqueue(held.coroutine, *held.branch);
 }
 
+// What the rank waits for is told that it no longer stands still for it.
+void Executor::rank_runs() {
+  stands_still_ = false;
+  Branch& running = context_->branch();
+  const auto tell = [this](Waiting& entry) {
+    context_->set_branch(*entry.branch_);
+    entry.rank_runs();
+  };
+  if (Waiting* head = waiting_.front()) tell(*head);
+  for (Waiting* e = unordered_.front(); e != nullptr; e = unordered_.after(*e)) tell(*e);
+  context_->set_branch(running);
+}
+
 void Executor::resume_head() {
   Waiting& head = *waiting_.front();
-  head.unlink();
+  head.unlink();  // whatever it awaits tells of its own wait
+  if (stands_still_) rank_runs();
   yields_ = 0;
   polled_for_head_ = false;
   if (!held_.empty()) [[unlikely]]
@@ -128,6 +143,7 @@ bool Executor::look_after_unordered() {
     context_->set_branch(*entry->branch_);
     const Look look = entry->look();
     found |= look == Look::Moved;
+    stands_still_ |= look != Look::Over;
     if (look == Look::Over) {
       give_up(*entry);
       found = true;
@@ -153,6 +169,8 @@ bool Executor::turn() {
     open_mail();
   if (size_ > 0) {
     if (budget_ <= 0) take_turns();
+    if (stands_still_) [[unlikely]]
+      rank_runs();
     resume_front();
     return true;
   }
@@ -166,6 +184,7 @@ bool Executor::turn() {
   context_->set_branch(*waiting_.front()->branch_);
   const Look look = waiting_.front()->look();
   if (look != Look::Over) {
+    stands_still_ = true;
     if (look == Look::Moved && --budget_ <= 0) take_turns();
     return look == Look::Moved;
   }

@@ -28,12 +28,6 @@ class Outputs : public ::testing::Test {
   train::Options options_;
 };
 
-TEST_F(Outputs, OneRankHasNothingToHide) {
-  options_.ranks = 1;
-  train::write_files(options_, run_training(options_), {});
-  EXPECT_TRUE(json_file_holds(options_.json, "assert d['hidden_share'] is None"));
-}
-
 TEST_F(Outputs, TheJsonFileHoldsTheFiguresAndTheTraceEveryArrow) {
   const train::Outcome outcome = run_training(options_);
   train::write_files(options_, outcome, {{"gzip -9", 2.5}, {"xz -9", std::nullopt}});
@@ -172,6 +166,25 @@ assert d['config']['link'] == '20us,1GB/s' and d['config']['progress_threads'] =
   EXPECT_TRUE(json_file_holds(options_.trace, R"(
 names = {e['args']['name'] for e in d['traceEvents'] if e['name'] == 'thread_name'}
 assert 'communication, emulated link 20us,1GB/s' in names, names
+)"));
+}
+
+TEST_F(Outputs, NothingIsHiddenOfNothing) {
+  options_.ranks = 1;
+  train::write_files(options_, run_training(options_), {});
+  EXPECT_TRUE(
+      json_file_holds(options_.json, "assert d['hidden_share'] is None, d['hidden_share']"));
+}
+
+TEST_F(Outputs, WithoutOverlapTheMeanOfTheLossIsNotHiddenUnderBackward) {
+  options_.plan = "dp";
+  options_.overlap = "off";
+  options_.link = "1ms,1GB/s";
+  train::write_files(options_, run_training(options_), {});
+  EXPECT_TRUE(json_file_holds(options_.json, R"(
+mean = [r for r in d['communication']['rows'] if r['per_step'] == 1 and r['bytes_per_step'] == 4]
+assert mean, d['communication']
+assert all(r['exposed_ms_per_step'] > r['in_flight_ms_per_step'] / 2 for r in mean), mean
 )"));
 }
 

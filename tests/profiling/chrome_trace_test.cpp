@@ -102,6 +102,22 @@ assert modules == {'a'} or modules == {None}, modules
   EXPECT_TRUE(testing::json_holds(written(queued_ranks()), kNests));
 }
 
+// The last of them has the arrow.
+TEST(ChromeTrace, DrawsAllPiecesOfAnAwaitOnTheHost) {
+  std::vector<ChromeTrace> ranks(1);
+  CommEvent one = event(1);
+  one.communicator = "tp";
+  ranks[0].issued(one, 1'000'000);
+  ranks[0].stalled(one, 2'000'000, 3'000'000);
+  ranks[0].ready(one, 5'000'000, 6'000'000, 6'000'000);
+  EXPECT_TRUE(testing::json_holds(written(ranks), R"(
+awaits = [e for e in d['traceEvents'] if e['ph'] == 'X' and e['cat'] == 'await']
+assert sorted((e['tid'], e['ts'], e['dur']) for e in awaits) == [(0, 1000, 1000), (0, 4000, 1000)], awaits
+assert {e['name'] for e in awaits} == {'await all_gather S(0)->"R"'} and awaits[0]['args'] == awaits[1]['args'], awaits
+assert sorted(e['ph'] for e in d['traceEvents'] if e.get('cat') == 'comm') == ['f', 's']
+)"));
+}
+
 // A wait that a recorded step contains has no time.
 TEST(ChromeTrace, DrawsAnAwaitWithoutATimeAtTheEndOfItsCollective) {
   std::vector<ChromeTrace> ranks(1);

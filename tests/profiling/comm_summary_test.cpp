@@ -129,20 +129,40 @@ TEST(CommSummary, TheTimeOfManyIsWhatTheyCover) {
   EXPECT_EQ(table.total().in_flight_ns, std::ranges::count(covered, true));
 }
 
-// One that lasts while many others come and go, which leave gaps between them.
-TEST(CommSummary, TheTimeOfManyUnderALongOneIsThatOfTheLongOne) {
-  constexpr std::int64_t kCount = 500;
-  CommSummary table;
-  table.issued(event(0, "long", 8), 0);
-  for (std::uint64_t id = 1; id <= kCount; ++id) {
-    const std::int64_t begin = static_cast<std::int64_t>(id) * 10, end = begin + 4;
-    table.issued(event(id, "short", 8), begin);
-    table.ready(event(id, "short", 8), begin, end, end);
+// The host awaits hundreds of small ones, and so hides nothing of the large one.
+TEST(CommSummary, OneIsInFlightWhileManyAreAwaited) {
+  for (const int small : {20, 150, 500}) {
+    CommSummary table;
+    table.issued(event(1, "large", 8), 0);
+    table.issued(event(2, "never awaited", 8), 0);
+    std::int64_t now = 0;
+    for (int i = 0; i < small; ++i) {
+      const CommEvent one = event(static_cast<std::uint64_t>(10 + i), "small", 8);
+      now += kMs;  // of which nothing is in flight but the large one, and the host computes
+      table.issued(one, now);
+      table.ready(one, now, now + kMs, now + kMs);
+      now += kMs;
+    }
+    table.ready(event(1, "large", 8), now, now, now);
+    EXPECT_EQ(table.total().in_flight_ns, now) << small;
+    EXPECT_NEAR(table.hidden_share(), 0.5, 1e-12) << small;
+    const auto rows = table.rows();
+    ASSERT_EQ(rows.size(), 3U);
+    EXPECT_EQ(rows[0].hidden(), 0) << rows[0].label;
+    EXPECT_EQ(rows[1].in_flight_ns + rows[2].in_flight_ns, now);
   }
-  table.ready(event(0, "long", 8), kCount * 10 + 10, kCount * 10 + 10, kCount * 10 + 10);
-  EXPECT_EQ(table.total().in_flight_ns, kCount * 10 + 10);
-  EXPECT_EQ(table.total().exposed_ns, kCount * 4);
-  for (const CommSummary::Row& row : table.rows()) EXPECT_EQ(row.blocked_ns, kCount * 4);
+}
+
+// The host may stand still in several pieces, the last of which ends with the await.
+TEST(CommSummary, CountsAllThatTheHostStoodStill) {
+  CommSummary table;
+  const CommEvent one = event(1, "S(0)->R", 8);
+  table.issued(one, 0);
+  table.stalled(one, 0, 2 * kMs);
+  table.stalled(one, 5 * kMs, 6 * kMs);
+  table.ready(one, 9 * kMs, 10 * kMs, 10 * kMs);
+  EXPECT_EQ(table.total().exposed_ns, 4 * kMs);
+  EXPECT_NEAR(table.hidden_share(), 0.6, 1e-12);
 }
 
 TEST(CommSummary, KeepsPurposesApartAndPutsTheMostExposedFirst) {

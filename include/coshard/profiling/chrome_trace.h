@@ -56,7 +56,7 @@ class ChromeTrace : public Observer {
     std::string name;
     Track track{};
     std::int64_t begin = 0, end = 0;  // steady clock, ns
-    std::uint64_t flow = 0;
+    std::uint64_t flow = 0;           // 0 also of the earlier pieces of an await
     std::int64_t bytes = 0;
     std::uint64_t sequence = 0;
     CallSite where{};     // the user's call site that led to the collective
@@ -72,7 +72,7 @@ class ChromeTrace : public Observer {
 
  protected:
   // The clock for ranges and modules; other events come with their time.
-  virtual std::int64_t now() const { return now_ns(); }
+  virtual std::int64_t now() const { return rank_now_ns(); }
 
  private:
   friend struct ObserverJson;
@@ -92,6 +92,8 @@ class ChromeTrace : public Observer {
   }
   void keep(Span span);
   void keep_collective(const CommEvent& event, const Issue& issue, std::int64_t done, Span wait);
+  void keep_wait(const CommEvent& event, const Issue& issue, Span wait);
+  static void describe(Span& span, const CommEvent& event, const Issue& issue);
   void open(std::string_view name, std::string module);
 
   std::size_t max_events_, dropped_ = 0;

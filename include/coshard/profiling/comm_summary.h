@@ -4,8 +4,9 @@
 // the host, or on a device that queues its work, the compute stream, by the device's clock. An
 // observer of one rank, used on its thread; tables of several ranks are merged after they have ended.
 //
-// Times are wall-clock times: where collectives are in flight, or awaited, at the same time, a row
-// counts the shared time once, and so does the total over rows, which may be less than their sum.
+// Times are those of the rank's clock: where collectives are in flight, or awaited, at the same
+// time, a row counts the shared time once, and so does the total over rows, which may be less than
+// their sum.
 #include <array>
 #include <cstdint>
 #include <map>
@@ -29,7 +30,8 @@ class CommSummary : public Observer {
     // The time during which at least one was in flight, from issue (on a stream: from its begin
     // there) until its data were complete; only those that were awaited count.
     std::int64_t in_flight_ns = 0;
-    std::int64_t exposed_ns = 0;     // blocked in an await, including time the host spent helping
+    // Stood still in an await, no coroutine of the rank running: also while the host helped.
+    std::int64_t exposed_ns = 0;
     std::int64_t blocked_ns = 0;     // of in_flight_ns, blocked in any await
     double hidden() const;           // share of in_flight_ns that was not blocked, in [0, 1]
     double gigabytes_per_s() const;  // from `bytes`: of each collective's larger buffer
@@ -63,16 +65,18 @@ class CommSummary : public Observer {
   // The time covered by intervals, which are added nearly in the order of their ends.
   class Covered {
    public:
-    // How much of [begin, end) no interval covers yet.
+    // How much of [begin, end) no interval that is still known covers.
     std::int64_t add(std::int64_t begin, std::int64_t end);
     // How much time within [begin, end) both cover and this has not yet counted.
     std::int64_t add_common(const Covered& other, std::int64_t begin, std::int64_t end);
-    // Nothing more will be added before `time`.
-    void forget_before(std::int64_t time);
+
+    // Forgets what ends before the earliest issue still under way, which `earliest` finds.
+    template <class Earliest>
+    void forget(const Earliest& earliest);
 
    private:
-    using Interval = std::pair<std::int64_t, std::int64_t>;
-    std::vector<Interval> last_;  // disjoint, in order
+    std::vector<std::pair<std::int64_t, std::int64_t>> last_;  // disjoint, in order
+    std::ptrdiff_t look_at_ = 128;                             // the size that makes it forget
   };
   struct Counted {
     Row row;
@@ -81,13 +85,12 @@ class CommSummary : public Observer {
   Counted& of(const CommEvent& event);
   void add_exposed(const CommEvent& event, std::int64_t begin, std::int64_t end);
   void add_in_flight(const CommEvent& event, std::int64_t begin, std::int64_t end);
-  void forget();
+  void forget(Counted& counted) const;
 
   std::map<Key, Counted> rows_;
   Counted total_{{CollectiveKind{}, "total"}, {}, {}, {}};
   std::string link_;
   std::unordered_map<std::uint64_t, std::int64_t> issued_at_;
-  int since_forgotten_ = 0;
   std::array<std::int64_t, 3> compute_ns_{};
 };
 

@@ -1,7 +1,8 @@
 #pragma once
 // The interface through which the library is observed. Counters, traces, the communication summary
 // and the flight recorder implement it; the library notifies observers and never queries them.
-// Called on the rank's own thread, while its World lives. Times are steady-clock nanoseconds.
+// Called on the rank's own thread, while its World lives. Times are nanoseconds of the rank's
+// clock: the steady clock, or virtual time in a simulation.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -52,10 +53,12 @@ class Observer {
   // this rank's result.
   virtual void planned(std::string_view /*step*/, std::int64_t /*bytes*/) {}
   virtual void issued(const CommEvent&, std::int64_t /*now*/) {}
-  // The host begins to wait for it; `ready` follows unless the wait fails.
+  // The host stands still from now on, since it needs it or a part of it and no coroutine of the
+  // rank can run; `stalled` or `ready` follows unless the wait fails.
   virtual void awaiting(const CommEvent&) {}
-  // The awaiter has the result. The wait blocked the host from `wait_begin` to `now` (no time if it
-  // was complete before). `done`: when the data were complete (<= now).
+  // The awaiter has the result. The host stood still for it from `wait_begin` to `now` (no time if
+  // it was complete before, or the rank ran meanwhile), and in the times that `stalled` has told.
+  // `done`: when the data were complete (<= now).
   virtual void ready(const CommEvent&, std::int64_t /*wait_begin*/, std::int64_t /*done*/,
                      std::int64_t /*now*/) {}
   // One kernel of operator `op` is about to run; `computed` follows, also when it fails.
@@ -63,14 +66,17 @@ class Observer {
   // One kernel of operator `op` ran on the compute stream, or the host has queued it there.
   virtual void computed(std::string_view /*op*/, ComputeClass, std::int64_t /*begin*/,
                         std::int64_t /*end*/) {}
-  // The rest is of devices that queue their work, where the times above are those of the host. Each
-  // is called once the device is past `end`: within Device::synchronize() at the latest.
+  // The host stood still for it from `begin` to `end`; then a part of it was there, another
+  // coroutine of the rank ran, or the await was given up. Comes before `ready`. On a device that
+  // queues its work, the compute stream stood still, from where it needed the collective or a part
+  // of it to the end of that (no time if that had ended before); comes before `ran`.
+  virtual void stalled(const CommEvent&, std::int64_t /*begin*/, std::int64_t /*end*/) {}
+  // The rest is of devices that queue their work, where the times above, but for `stalled`, are
+  // those of the host. Each is called once the device is past `end`, as `stalled` is there: within
+  // Device::synchronize() at the latest.
   // A collective that was awaited was on its stream from `begin`, where this rank's compute stream
   // and earlier collectives let it begin and wait for peers, to `end`; after `ready`.
   virtual void ran(const CommEvent&, std::int64_t /*begin*/, std::int64_t /*end*/) {}
-  // The compute stream stood still from `begin`, where it needed the collective or a part of it, to
-  // the end of that; no time if that had ended before. Comes before `ran`.
-  virtual void stalled(const CommEvent&, std::int64_t /*begin*/, std::int64_t /*end*/) {}
   // Whether kernels are timed, too: two events each.
   virtual bool times_kernels() const { return false; }
   // The kernel of the last `computed` gets this number, and `kernel_ran` will tell its times.
@@ -91,6 +97,8 @@ using ObserverSlot = std::shared_ptr<Observer*>;
 
 // steady clock, nanoseconds
 std::int64_t now_ns();
+// The clock of the calling rank, by which observers are told: virtual in a simulation.
+std::int64_t rank_now_ns();
 
 class Device;
 class Event;

@@ -63,7 +63,7 @@ class LocalCommunicator final : public Communicator,
     Observer* watching = observer();
     if (watching == nullptr || collective.unobserved) return false;
     work.watch(event_of(collective, number));
-    watching->issued(work.event(), now_ns());
+    watching->issued(work.event(), rank_now_ns());
     return true;
   }
   // Takes the next number on the communicator.

@@ -106,9 +106,16 @@ std::string LocalWork::failure() const {
 }
 
 void LocalWork::begin_wait() {
-  if (event_.id == 0 || begin_wait_ns_ != 0) return;
-  begin_wait_ns_ = now_ns();
+  if (event_.id == 0 || begin_wait_ns_ != 0 || settled_) return;
+  begin_wait_ns_ = rank_now_ns();
   if (Observer* watching = communicator_->observer()) watching->awaiting(event_);
+}
+
+void LocalWork::end_wait() {
+  const std::int64_t begin_ns = std::exchange(begin_wait_ns_, 0);
+  if (begin_ns == 0 || settled_ || event_.queued) return;
+  if (Observer* watching = communicator_->observer())
+    watching->stalled(event_, begin_ns, rank_now_ns());
 }
 
 void LocalWork::given_up() {
@@ -132,10 +139,10 @@ void LocalWork::wait() {
   begin_wait();
   block(
       -1, [this] { return complete(); }, [this] { return help() || communicator_->help_any(); });
-  settle(begin_wait_ns_);
+  settle();
 }
 
-void LocalWork::settle(std::int64_t begin_ns) {
+void LocalWork::settle() {
   if (settled_) return;
   if (device_op_ != nullptr) order_after(device_op_->end());
   settled_ = true;
@@ -143,7 +150,7 @@ void LocalWork::settle(std::int64_t begin_ns) {
   communicator_->retire();
   if (event_.id == 0) return;
   if (Observer* watching = communicator_->observer()) {
-    const std::int64_t now = now_ns();
+    const std::int64_t now = rank_now_ns();
     if (device_op_ != nullptr) {  // it is told when it has run
       const DeviceSide& side = device_op_->sides[side_];
       watching->ready(event_, now, now, now);
@@ -151,7 +158,7 @@ void LocalWork::settle(std::int64_t begin_ns) {
     }
     // Unobserved ranks do not record the time; now is the upper bound.
     const std::int64_t over = over_ns() > 0 ? std::min(over_ns(), now) : now;
-    watching->ready(event_, std::min(begin_ns, now), over, now);
+    watching->ready(event_, std::min(begin_wait_ns_, now), over, now);
   }
 }
 
@@ -321,7 +328,7 @@ bool OpWork::part_ready(int part) {
 void OpWork::wait_part(int part) {
   if (awaited_.kind != CollectiveKind::AllGather) return LocalWork::wait_part(part);
   check_part(part);
-  const std::int64_t begin_ns = event().id != 0 ? now_ns() : 0;
+  if (device_op_ == nullptr) begin_wait();
   struct Waits {
     bool& it;
     ~Waits() { it = false; }
@@ -331,7 +338,7 @@ void OpWork::wait_part(int part) {
       part, [&] { return part_complete(part); }, [&] { return help_part(part) || help(); });
   if (device_op_ != nullptr && !settled())
     return order_after(device_op_->end_of_part(part, communicator_->rank()), part);
-  if (complete()) settle(begin_ns);
+  complete() ? settle() : end_wait();
 }
 
 bool OpWork::misses(int rank) const {

@@ -24,6 +24,7 @@ class LocalWork : public WorkState {
   void check(std::int64_t waited_ns) final;
   Look look(int part) final;
   void begin_wait() final;
+  void end_wait() final;
   bool listen(Parker& parker) final;
   void deaf(Parker& parker) noexcept final;
   std::int64_t timeout_ns() const final { return communicator_->timeout_ns(); }
@@ -65,7 +66,7 @@ class LocalWork : public WorkState {
   void block(int part, const Done& done, const Help& help);
   void check_part(int part) const;
   const LinkQueue* link() const { return communicator_->group().link(); }  // null: none
-  void settle(std::int64_t begin_ns);
+  void settle();
   bool settled() const { return settled_; }
   // Orders later work on the compute stream after the end of the op, or of a part of it.
   void order_after(const std::shared_ptr<Event>& end, int part = -1);
@@ -108,8 +109,8 @@ class LocalWork : public WorkState {
     RankContext& rank_;
   };
 
-  CommEvent event_;  // id 0: the issue was not observed
-  std::int64_t begin_wait_ns_ = 0;
+  CommEvent event_;                 // id 0: the issue was not observed
+  std::int64_t begin_wait_ns_ = 0;  // since when the rank stands still for it; 0: it does not
   bool settled_ = false, looked_after_ = false;
   std::atomic<bool> told_late_{false};  // warned: past the deadline, data still moving
   std::size_t side_ = 0;                // index of this rank in device_op_

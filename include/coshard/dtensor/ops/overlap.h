@@ -14,7 +14,7 @@ namespace coshard {
 
 // Whether a layer computes while the collectives of its input and output are in flight.
 enum class Overlap : std::uint8_t {
-  Off,     // never in forward; in backward only gradients of weights, under any collective
+  Off,     // no: a collective, then the GEMM; in backward, gradients of weights still overlap
   Auto,    // where the cost model predicts that it is faster
   Always,  // wherever there is a schedule, for measuring
 };

@@ -43,8 +43,9 @@ class WorkState {
   virtual Look look(int part) {
     return (part < 0 ? ready() : part_ready(part)) ? Look::Over : Look::Stuck;
   }
-  // See Waiting. begin_wait: from now on the rank has nothing else to do.
+  // See Waiting. begin_wait: from now on the rank has nothing else to do; end_wait: it has again.
   virtual void begin_wait() {}
+  virtual void end_wait() {}
   virtual bool listen(Parker&) { return false; }
   virtual void deaf(Parker&) noexcept {}
   virtual std::int64_t timeout_ns() const { return 0; }
@@ -96,6 +97,7 @@ class WorkAwaiter : public Waiting {
   void deaf(Parker& parker) noexcept final;
   std::int64_t check(std::int64_t waited_ns) final;
   bool ends_in_time() const final;
+  void rank_runs() final;
   std::string describe() const final;
 
  private:

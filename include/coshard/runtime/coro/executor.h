@@ -267,6 +267,7 @@ class Executor {
   }
   void resume_head();
   void first_over_to_front();
+  void rank_runs();
   void release_held();
   void drive(std::coroutine_handle<> root);
   bool turn();
@@ -310,7 +311,8 @@ class Executor {
   std::shared_ptr<std::atomic<int>> operations_;  // pending, on a shared thread
   FiberThread* thread_ = nullptr;                 // that this rank shares with others
   bool polled_for_head_ = false;
-  bool needs_pump_ = false;  // on the user's context, and no pump runs
+  bool stands_still_ = false;  // since a look at a wait that was not over; see rank_runs()
+  bool needs_pump_ = false;    // on the user's context, and no pump runs
   std::uint64_t asio_polls_ = 0;
   std::vector<Failing> failing_;
   std::vector<Beside> beside_;  // spawned beside the program; some may be over

@@ -47,6 +47,8 @@ class Waiting : public Suspension {
   virtual std::int64_t check(std::int64_t waited_ns) = 0;
   // "all_reduce #3 on tp[2] at train.cpp:88": for reports of what a rank waits for.
   virtual std::string describe() const = 0;
+  // The rank, which stood still for it since look(), runs again although it may not be over.
+  virtual void rank_runs() {}
   // Whether something outside this executor ends it: a peer, another thread.
   virtual bool ends_elsewhere() const { return true; }
   // Whether time alone will end it (an emulated link is busy).

@@ -340,7 +340,7 @@ bool LocalGroup::complete_some(CollectiveOp& op) {
 
 void LocalGroup::finish(CollectiveOp& op) {
   if (op.timed.load(std::memory_order_relaxed))
-    op.over_ns.store(now_ns(), std::memory_order_relaxed);
+    op.over_ns.store(rank_now_ns(), std::memory_order_relaxed);
   for (int r = 0; r < size(); ++r) {
     entry(op, r).args.keep_send.reset();
     entry(op, r).args.keep_recv.reset();

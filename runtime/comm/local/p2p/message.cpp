@@ -54,7 +54,8 @@ void Message::moved() {
 void Message::end() {
   send.keep_send.reset();
   recv.keep_recv.reset();
-  if (timed.load(std::memory_order_relaxed)) over_ns.store(now_ns(), std::memory_order_relaxed);
+  if (timed.load(std::memory_order_relaxed))
+    over_ns.store(rank_now_ns(), std::memory_order_relaxed);
   state.store(MessageState::Over);
 }
 
