@@ -14,6 +14,9 @@ MOST = 3.0  # seconds from the death of a rank to the end of the job
 NOISE = 1.0  # of a machine that does other things
 MARK = "COSHARD_RUN_TEST_MARK"
 PYTHON = os.path.realpath(sys.executable)
+# Jobs obey signals also where this test was started without (nohup, a script's background).
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_DFL)
 # How a rank knows which it is, in programs of one line.
 RANK = "import os, signal, sys, time; rank = int(os.environ.get('OMPI_COMM_WORLD_RANK', os.environ.get('PMI_RANK'))); "
 
