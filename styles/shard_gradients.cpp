@@ -65,7 +65,7 @@ void ShardGroup::refresh() {
 void ShardGroup::lay_out_gradients() {
   const auto wanted = [](const ShardedParameter& p) { return p.requires_grad; };
   const bool same = std::ranges::all_of(parameters_, [&](const ShardedParameter& p) {
-    return wanted(p) == (place_in(*gradient_layout_, p).begin >= 0);
+    return wanted(p) == (gradient_place(p).begin >= 0);
   });
   if (same) return;
   gradient_layout_ =
@@ -91,12 +91,12 @@ bool ShardGroup::begin(std::span<const int> reached) {
 }
 
 Tensor ShardGroup::gradient_view(const ShardedParameter& parameter) const {
-  return part_of_memory(gradients_, parameter.shape, place_in(*gradient_layout_, parameter).begin);
+  return part_of_memory(gradients_, parameter.shape, gradient_place(parameter).begin);
 }
 
 Tensor ShardGroup::place(const GradMeta& leaf) {
   ShardedParameter& p = parameters_[static_cast<std::size_t>(leaf.collected_as)];
-  if (p.taken || leaf.gradient.defined() || place_in(*gradient_layout_, p).begin < 0) return {};
+  if (p.taken || leaf.gradient.defined() || gradient_place(p).begin < 0) return {};
   make_gradients();
   p.taken = true;
   return gradient_view(p);
@@ -104,8 +104,7 @@ Tensor ShardGroup::place(const GradMeta& leaf) {
 
 bool ShardGroup::lies_in_place(const ShardedParameter& parameter, const Tensor& gradient) const {
   return gradient.storage()->buffer == gradients_.storage()->buffer &&
-         gradient.storage_offset() == place_in(*gradient_layout_, parameter).begin &&
-         gradient.is_contiguous();
+         gradient.storage_offset() == gradient_place(parameter).begin && gradient.is_contiguous();
 }
 
 void ShardGroup::add(GradMeta& leaf, Tensor gradient) {
@@ -117,7 +116,7 @@ void ShardGroup::add(GradMeta& leaf, Tensor gradient) {
              "recomputation; change requires_grad after backward");
   CS_REQUIRE(open_ > 0, "backward: a gradient of '", p.name,
              "', which fully_shard has sharded, arrived after it had been reduced");
-  CS_REQUIRE(place_in(*gradient_layout_, p).begin >= 0, "backward: a gradient of '", p.name,
+  CS_REQUIRE(gradient_place(p).begin >= 0, "backward: a gradient of '", p.name,
              "', which fully_shard has sharded, but requires_grad was off when backward began");
   make_gradients();
   const Tensor place = gradient_view(p);
@@ -187,8 +186,7 @@ void ShardGroup::reduce() {
   for (ShardedParameter& p : parameters_) {
     if (p.whole.grad().defined()) {
       parts.push_back({&p, spec_of_part(p, mesh_)});
-    } else if (gradients_.defined() && place_in(*gradient_layout_, p).begin >= 0 &&
-               numel(p.shape) > 0) {
+    } else if (gradients_.defined() && gradient_place(p).begin >= 0 && numel(p.shape) > 0) {
       const Tensor missing = gradient_view(p);
       kernels::run(*missing.device(),
                    kernels::Fill{missing.data(), missing.dtype(), missing.local_numel(), 0});
@@ -202,8 +200,7 @@ void ShardGroup::reduce() {
   for (const Part& part : parts) {
     const Tensor& shard = part.parameter->shard;
     shard.set_grad(part_of_memory(mine, shard.local_shape(),
-                                  place_in(*gradient_layout_, *part.parameter).shard_begin,
-                                  part.spec));
+                                  gradient_place(*part.parameter).shard_begin, part.spec));
     tell(*part.parameter);
   }
 }
@@ -229,7 +226,7 @@ void ShardGroup::add_earlier(std::vector<Part>& parts, const Tensor& mine) const
     if (before.local_numel() == 0) continue;
     before.wait("backward");
     sums.push_back({part_of_memory(place_of(mine), before.local_shape(),
-                                   place_in(*gradient_layout_, *parameter).shard_begin),
+                                   gradient_place(*parameter).shard_begin),
                     before.raw_local(), keeps, adds});
   }
   if (sums.empty()) return;

@@ -98,6 +98,9 @@ class ShardGroup final : public GradCollector, public std::enable_shared_from_th
   const ShardLayout::Place& place_in(const ShardLayout& layout, const ShardedParameter& p) const {
     return layout.places[static_cast<std::size_t>(&p - parameters_.data())];
   }
+  const ShardLayout::Place& gradient_place(const ShardedParameter& p) const {
+    return place_in(*gradient_layout_, p);
+  }
   Tensor packed_shards() const;
   void free_memory();
   void finish_backward();

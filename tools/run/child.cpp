@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <initializer_list>
 
 namespace coshard::job {
 namespace {
@@ -23,7 +24,7 @@ Pipe make_pipe() {
 
 Pipe null_pipe() { return {::open("/dev/null", O_RDONLY | O_CLOEXEC), -1}; }
 
-void close_all(const Pipe& ends) {
+void close_all(std::initializer_list<int> ends) {
   for (const int end : ends)
     if (end >= 0) ::close(end);
 }
@@ -80,15 +81,13 @@ Child start(const std::vector<std::string>& command, Apart apart, const Environm
     ::_exit(127);
   }
   child.error = child.pid < 0 ? errno : error_from(told);
-  for (const int end : {in[0], out[1], err[1]})
-    if (end >= 0) ::close(end);
+  close_all({in[0], out[1], err[1]});
   if (child.error == 0) return child;
   if (child.pid > 0)
     ::waitpid(child.pid, nullptr, 0);
   else
-    close_all(told);
-  for (const int end : {in[1], out[0], err[0]})
-    if (end >= 0) ::close(end);
+    close_all({told[0], told[1]});
+  close_all({in[1], out[0], err[0]});
   return {0, -1, -1, -1, child.error};
 }
 

@@ -32,8 +32,6 @@ bool is_for_later(int error, int fd) {
   return error == EAGAIN || error == EINTR || (error == EIO && is_terminal_of_another_job(fd));
 }
 
-constexpr ssize_t kLater = -2;
-
 }  // namespace
 
 Inlet::State::State(int fd_, std::size_t most_, Read read_)
@@ -81,11 +79,13 @@ void Inlet::serve(State& state) {
       --state.asked;
     }
     // Where reading does not wait, poll may: for a writer of a FIFO that has none.
-    ssize_t size = reads_at_once(state.fd) ? ::read(state.fd, piece.data(), piece.size()) : kLater;
-    while (size < 0 && (size == kLater || is_for_later(errno, state.fd))) {
-      if (!wait_for_input(state)) return;
+    bool waits = !reads_at_once(state.fd);
+    ssize_t size = 0;
+    do {
+      if (waits && !wait_for_input(state)) return;
       size = ::read(state.fd, piece.data(), piece.size());
-    }
+      waits = true;
+    } while (size < 0 && is_for_later(errno, state.fd));
     const int error = size < 0 ? errno : 0;
     const std::lock_guard lock(state.mutex);
     if (state.closed) return;
