@@ -4,6 +4,7 @@ test that failed, with the lines that say why.
 usage: count_tests.py FAILED_LANES LEFT_OUT BUILD_FOLDER...
 LEFT_OUT: parts that this machine cannot build; they count as skipped. Exit code 1 when a test failed or a lane did, 0 otherwise.
 """
+import glob
 import json
 import os
 import re
@@ -48,17 +49,15 @@ def main():
     failed_lanes = total["failed"]
     total["failed"] = 0
     for folder in sys.argv[3:]:
-        log = os.path.join(folder, "meson-logs", "testlog.json")
-        if not os.path.exists(log):
-            continue
-        with open(log) as lines:
-            for line in lines:
-                test = json.loads(line)
-                counted = count(test)
-                if counted.get("failed"):
-                    tell(folder, test)
-                for name, n in counted.items():
-                    total[name] += n
+        for log in sorted(glob.glob(os.path.join(folder, "meson-logs", "testlog*.json"))):
+            with open(log) as lines:
+                for line in lines:
+                    test = json.loads(line)
+                    counted = count(test)
+                    if counted.get("failed"):
+                        tell(folder, test)
+                    for name, n in counted.items():
+                        total[name] += n
     if failed_lanes and not total["failed"]:
         total["failed"] = failed_lanes  # a build that failed, or a lane that could not start
     print(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
