@@ -13,12 +13,13 @@ import sys
 import time
 import unittest
 
+import parallel_cases
 from namespaces import Hosts, Job, skip_unless_possible
 
 MPI, STEADY, COSHARD = sys.argv[1:4]
 STRANGERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "strangers.py")
 ENDLESS = ("64", "1000000", "5")  # KiB, sums, milliseconds between two
-NOISE = 2.0  # seconds, of a machine that does other things
+NOISE = 5.0  # seconds, of a machine that does other things
 
 
 def who(rank):
@@ -51,7 +52,7 @@ class Faults(unittest.TestCase):
         self.assertLess(took, most + NOISE)
         self.assertNotEqual(job.end(2 + 3 + NOISE), 0, job.shown())
 
-    def check_nothing_remains(self, hosts, program="", seconds=3):
+    def check_nothing_remains(self, hosts, program="", seconds=10):
         end = time.monotonic() + seconds
         while (left := hosts.processes(program)) and time.monotonic() < end:
             time.sleep(0.05)
@@ -68,8 +69,9 @@ class Faults(unittest.TestCase):
             self.assertRegex(job.err.splitlines()[-1], rf"^error: rank 0 exited with code \d+: .*{who(1)} has died: ")
             self.check_nothing_remains(hosts, STEADY)
             hosts.set_link(1, "up")  # what MPI's launcher has on the other host does not notice before
-            self.check_nothing_remains(hosts, seconds=10)
+            self.check_nothing_remains(hosts)
 
+    @parallel_cases.starts_first
     def test_a_host_that_is_gone_ends_a_job_whose_programs_do_not_notice(self):
         with Hosts(2, "1gbit") as hosts:
             job = Job(hosts, hosts.coshard_run(COSHARD, MPI, "sh", "-c", "echo here; exec sleep 1000"))
@@ -83,14 +85,14 @@ class Faults(unittest.TestCase):
             self.assertRegex(job.err.splitlines()[-1], r"^error: rank 1 was lost: its connection failed: \w")
             self.check_nothing_remains(hosts, shutil.which("sleep"), seconds=10 + 5 * NOISE)
             hosts.set_link(1, "up")
-            self.check_nothing_remains(hosts, seconds=10)
+            self.check_nothing_remains(hosts)
 
     def test_under_mpirun_both_sides_of_a_cut_link_end(self):
         with Hosts(2, "1gbit") as hosts, Job(hosts, hosts.mpirun(MPI, STEADY, *ENDLESS, "--timeout", "4")) as job:
             job.wait_for("sum 3\n")
             hosts.set_link(1, "down")
             job.wait_for(rf"error: .*{who(1)} has died: its connection failed: ", seconds=4 + NOISE)
-            self.check_nothing_remains(hosts, STEADY, seconds=5)
+            self.check_nothing_remains(hosts, STEADY)
 
     def test_a_link_that_is_cut_for_less_than_the_deadline_is_no_error(self):
         with Hosts(2, "1gbit") as hosts:
@@ -132,7 +134,7 @@ class Faults(unittest.TestCase):
             job = self.start(hosts, "64", "1", "0", "--first", "24576", "400", "--timeout", "4")
             self.assertEqual(job.end(), 0, job.shown())
             self.assertIn("all sums are right", job.out)
-            self.assertRegex(job.err, r"\[0\] warning: rank 0 has waited 4(\.\d+)? s for all_reduce #0 .* missing: 1 .*; it goes on waiting while data move\n")
+            self.assertRegex(job.err, r"\[0\] warning: rank 0 has waited [4-8](\.\d+)? s for all_reduce #0 .* missing: 1 .*; it goes on waiting while data move\n")
             self.assertGreater(time.monotonic() - job.begin, 4 + 4, "the link was not slow")
 
     def test_a_rank_that_waits_behind_many_short_blocks_which_no_longer_move_is_told_so_at_the_deadline(self):
@@ -171,9 +173,9 @@ class Faults(unittest.TestCase):
             job = self.start(hosts, *ENDLESS, "--timeout", "4")
             begin = time.monotonic()
             os.kill(hosts.pid_on(1, STEADY), signal.SIGSTOP)
-            job.wait_for(rf"\[0\] warning: {who(1)} has been silent for 1(\.\d)? s")
+            job.wait_for(rf"\[0\] warning: {who(1)} has been silent for [1-5](\.\d)? s")
             self.assertLess(time.monotonic() - begin, 1 + NOISE)
-            job.wait_for(r"\[0\] error: .*timeout after 4(\.\d+)? s on rank 0 waiting for all_reduce .* missing: (the (data|sum) of )?1 ")
+            job.wait_for(r"\[0\] error: .*timeout after [4-8](\.\d+)? s on rank 0 waiting for all_reduce .* missing: (the (data|sum) of )?1 ")
             took = time.monotonic() - begin
             self.assertGreater(took, 4 - 0.1)
             self.assertLess(took, 4 + NOISE)
@@ -223,4 +225,4 @@ class Faults(unittest.TestCase):
 
 
 skip_unless_possible(MPI)
-unittest.main(argv=[sys.argv[0], *sys.argv[4:]], verbosity=2)
+unittest.main(argv=[sys.argv[0], *sys.argv[4:]], testRunner=parallel_cases.Runner(5))

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import unittest
 
+import parallel_cases
 from namespaces import Hosts, Job, skip_unless_possible
 
 MPI, TRAIN, STEADY, COSHARD = sys.argv[1:5]
@@ -148,4 +149,4 @@ class DelayedHosts(Training):
 
 
 skip_unless_possible(MPI, delay="DelayedHosts" in sys.argv[5:])
-unittest.main(argv=[sys.argv[0], *sys.argv[5:]], verbosity=2)
+unittest.main(argv=[sys.argv[0], *sys.argv[5:]], testRunner=parallel_cases.Runner(3))

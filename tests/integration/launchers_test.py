@@ -140,12 +140,14 @@ def main():
     if shutil.which(STARTS[MPI][0]) is None:
         print(f"skipped: there is no {STARTS[MPI][0]}")
         sys.exit(77)
-    spread_as_threads()
-    trains()
-    refusals()
-    own_mpi()
-    if COSHARD:
-        doctor()
+    with tempfile.TemporaryDirectory() as folder:
+        SETTINGS["TMPDIR"] = folder  # daemons of Open MPI that make and remove one folder at the same time may fail
+        spread_as_threads()
+        trains()
+        refusals()
+        own_mpi()
+        if COSHARD:
+            doctor()
 
 
 main()

@@ -3,7 +3,9 @@
 
 usage: like_torchrun.py -n N PROGRAM [ARGUMENTS...] [: -n N PROGRAM [ARGUMENTS...]]...
 """
+import contextlib
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -11,16 +13,13 @@ import time
 
 
 def free_port():
-    """Such that the next one is free as well."""
+    """Such that the next one is free as well, and none that Linux gives to connections, of which other tests make many."""
     while True:
-        with socket.socket() as one, socket.socket() as next_one:
-            one.bind(("127.0.0.1", 0))
-            port = one.getsockname()[1]
-            try:
-                next_one.bind(("127.0.0.1", port + 1))
-                return port
-            except (OSError, OverflowError):
-                continue
+        port = random.randrange(20_000, 32_000, 2)
+        with socket.socket() as one, socket.socket() as next_one, contextlib.suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            next_one.bind(("127.0.0.1", port + 1))
+            return port
 
 
 def commands(arguments):
@@ -56,7 +55,7 @@ def main():
     while any(one.poll() is None for one in running):
         codes = [one.returncode for one in running if one.returncode is not None]
         if any(codes) and ends_at is None:
-            ends_at = time.monotonic() + 2
+            ends_at = time.monotonic() + 5
         if ends_at is not None and time.monotonic() > ends_at:
             for one in running:
                 one.kill()

@@ -17,7 +17,7 @@ import uuid
 
 LAUNCHERS = {"openmpi": "mpirun.openmpi", "mpich": "mpirun.mpich"}
 LINK = "link0"  # of every host
-PROMPT = 60  # seconds that a job may take to begin
+PROMPT = 120  # seconds that a job may take to begin
 AGENT = """\
 #!/bin/sh
 # What mpirun starts processes on another host with, in place of ssh: [OPTIONS] HOST COMMAND...

@@ -16,6 +16,8 @@ import sys
 import tempfile
 import time
 
+from like_torchrun import free_port
+
 PROGRAMS = ["munged", "slurmctld", "slurmd", "srun", "salloc", "sinfo", "squeue", "scancel"]
 PMI = {"openmpi": "pmix", "mpich": "pmi2"}
 CONF = """\
@@ -48,14 +50,6 @@ def skip(why):
     sys.exit(77)
 
 
-def free_ports(count):
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-
-
 def stop(daemon):
     """With all of its process group."""
     for number in (signal.SIGTERM, signal.SIGKILL):
@@ -72,7 +66,7 @@ class OneNode:
     def __init__(self, folder):
         self.folder = folder
         self.daemons = []
-        self.environment = {**os.environ, "SLURM_CONF": f"{folder}/slurm.conf"}
+        self.environment = {**os.environ, "SLURM_CONF": f"{folder}/slurm.conf", "TMPDIR": folder}
         self.problem = "it was not started"  # why it is not up; none: it is
 
     def __enter__(self):
@@ -108,10 +102,10 @@ class OneNode:
             os.mkdir(f"{folder}/{name}")
         with open(os.open(f"{folder}/munge.key", os.O_WRONLY | os.O_CREAT, 0o600), "wb") as key:
             key.write(os.urandom(128))
-        ctld_port, slurmd_port = free_ports(2)
+        port = free_port()
         with open(f"{folder}/slurm.conf", "w") as conf:
             conf.write(CONF.format(
-                folder=folder, host=socket.gethostname().split(".")[0], cpus=os.cpu_count(), ctld_port=ctld_port, slurmd_port=slurmd_port,
+                folder=folder, host=socket.gethostname().split(".")[0], cpus=os.cpu_count(), ctld_port=port, slurmd_port=port + 1,
                 user=subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()))
         self.daemon("munged", "--foreground", *(f"--{what}={folder}/munge.{end}" for what, end in (
             ("socket", "sock"), ("key-file", "key"), ("pid-file", "pid"), ("seed-file", "seed"), ("log-file", "messages"))))
@@ -181,12 +175,12 @@ def trains(node, mpi, train):
 
 
 def survive(node, mpi, faulty_job):
-    """A task that is killed is named by the other one within half a second; the step fails."""
+    """A task that is killed is named by the other one without a deadline, which is 20 s; the step fails."""
     settings = {"UCX_TLS": "posix,sysv,self", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     done = run(["srun", f"--mpi={PMI[mpi]}", "-n", "2", faulty_job, "1", "kill", "20", "--ranks", "2", "--timeout", "20"], {**node.environment, **settings})
     expect(done.returncode != 0 and re.search(r"error: .*rank 1, process 1 \(pid \d+ on [^)]+\) has died: ", done.stderr), "a killed task is named", done)
     grief, told, _ = (float(at) for at in re.findall(r" at ([\d.]+)", done.stdout))
-    expect(told - grief < 0.5, f"within half a second ({told - grief:.3f} s)", done)
+    expect(told - grief < 4, f"within four seconds ({told - grief:.3f} s)", done)
     done = run(["srun", f"--mpi={PMI[mpi]}", "-n", "2", faulty_job, "1", "throw", "20", "--ranks", "2"], {**node.environment, **settings})
     expect(done.returncode != 0 and done.stderr.count("error: rank 1: disk full") == 1, "a task that throws is told of once", done)
 

@@ -11,6 +11,7 @@ import sys
 import time
 import unittest
 
+import parallel_cases
 from like_torchrun import free_port, variables
 
 PROGRAM = sys.argv[1]
@@ -116,4 +117,4 @@ class Torchrun(unittest.TestCase):
         self.assertIn("process 1 cannot connect to process 0: 127.0.0.1", err)
 
 
-unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
+unittest.main(argv=[sys.argv[0], *sys.argv[2:]], testRunner=parallel_cases.Runner(3))

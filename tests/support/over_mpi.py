@@ -40,7 +40,8 @@ def main():
         sys.exit(77)
     with tempfile.TemporaryDirectory() as folder:
         job = [*start, "-n", processes, "sh", "-c", TO_A_FILE_EACH, "sh", folder, *command]
-        done = subprocess.run(job, env={**os.environ, **SETTINGS}, capture_output=True, text=True)
+        # With a TMPDIR of its own: daemons of Open MPI that make and remove one folder at the same time may fail.
+        done = subprocess.run(job, env={**os.environ, **SETTINGS, "TMPDIR": folder}, capture_output=True, text=True)
         printed = []
         for process in range(int(processes)):
             path = os.path.join(folder, str(process))
