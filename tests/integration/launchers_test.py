@@ -12,6 +12,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import unittest
+
+import parallel_cases
 
 MPI, QUICKSTART, TRAIN, OWN_MPI = sys.argv[1:5]
 COSHARD = sys.argv[5] if len(sys.argv) > 5 else None
@@ -140,14 +143,9 @@ def main():
     if shutil.which(STARTS[MPI][0]) is None:
         print(f"skipped: there is no {STARTS[MPI][0]}")
         sys.exit(77)
-    with tempfile.TemporaryDirectory() as folder:
-        SETTINGS["TMPDIR"] = folder  # daemons of Open MPI that make and remove one folder at the same time may fail
-        spread_as_threads()
-        trains()
-        refusals()
-        own_mpi()
-        if COSHARD:
-            doctor()
+    cases = [trains, own_mpi, spread_as_threads, refusals, *([doctor] if COSHARD else [])]
+    result = parallel_cases.Runner(3).run(unittest.TestSuite(unittest.FunctionTestCase(case) for case in cases))
+    sys.exit(not result.wasSuccessful())
 
 
 main()
