@@ -38,7 +38,7 @@ class Job:
     def __init__(self, how, rank, processes, ranks=None, timeout=20):
         command = [*START, "-n", str(processes), PROGRAM, str(rank), how, "20", "--ranks", str(ranks or processes), "--timeout", str(timeout)]
         begin = time.time()
-        done = subprocess.run(command, capture_output=True, text=True, env=ENV, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, env=ENV, timeout=300)
         self.took = time.time() - begin
         self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
         grief = re.search(r"grief at ([\d.]+)", self.out)
@@ -118,7 +118,7 @@ class Faults(unittest.TestCase):
     def test_a_process_that_has_run_less_often_than_others_is_named_at_once(self):
         job = Job("once", 1, 3, timeout=0)
         self.assertNotEqual(job.code, 0, job.text())
-        self.assertLess(job.took, 90, job.text())
+        self.assertLess(job.took, 200, job.text())
         self.assertRegex(job.err, r"error: rank 1, process 1 \(pid \d+ on [^)]+\) has ended with exit code 0 after 2 runs, during run 3")
 
     def test_a_rank_that_throws_is_told_of_once(self):
@@ -169,14 +169,14 @@ class Faults(unittest.TestCase):
 
     def test_processes_with_different_numbers_of_ranks_are_told_both(self):
         command = [*START, "-n", "1", PROGRAM, "9", "none", "20", "--ranks", "2", ":", "-n", "1", PROGRAM, "9", "none", "20", "--ranks", "4"]
-        done = subprocess.run(command, capture_output=True, text=True, env=ENV, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, env=ENV, timeout=300)
         self.assertNotEqual(done.returncode, 0)
         self.assertRegex(done.stderr, r"process \d runs (2|4) ranks, process \d runs (2|4)")
 
     def test_a_process_that_never_runs_is_told_of_at_the_deadline(self):
         command = [*START, "-n", "1", PROGRAM, "9", "none", "20", "--ranks", "2", "--timeout", "2", ":", "-n", "1", "sleep", "30"]
         begin = time.time()
-        done = subprocess.run(command, capture_output=True, text=True, env=ENV, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, env=ENV, timeout=300)
         self.assertNotEqual(done.returncode, 0)
         self.assertLess(time.time() - begin, 20)
         told = "MPI has not started within 2 s: process 1 has not called run(); "

@@ -195,12 +195,12 @@ class Run(Jobs):
             job = self.after_rank_1("sys.exit('error: rank 2, process 2 (pid 7 on node) has died: its connection failed')", later)
             self.check(job, code, f"error: rank 2 {end}")
 
-    BLAMES = RANK + ("\nif rank == 1: open({file!r}, 'w'); time.sleep(0.1)\nwhile not os.path.exists({file!r}): time.sleep(0.01)\n"
+    BLAMES = RANK + ("\nif rank == 1: open({file!r}, 'w'); time.sleep(0.03)\nwhile not os.path.exists({file!r}): time.sleep(0.01)\n"
                      "words, code = {own!r} if rank == 1 else {others!r}\nif words: print(words, file=sys.stderr, flush=True)\n"
                      "os.abort() if code == 134 else sys.exit(code)")
 
     def blames(self, own, others, code, others_code, end):
-        """All others write `others` and end, then rank 1 writes `own` and ends: it is the cause."""
+        """All others write `others` and end, then rank 1 writes `own` and ends, at the same time for `coshard run`: it is the cause."""
         with tempfile.TemporaryDirectory() as folder:
             program = self.BLAMES.format(file=f"{folder}/there", own=(own, code), others=(others, others_code))
             self.check(self.job("-n", "3", PYTHON, "-c", program), code, f"error: rank 1 {end}")
