@@ -1,4 +1,5 @@
 """Jobs of `coshard run` for its tests, whose command lines are all COSHARD QUICKSTART TRAIN RUN_PROGRAM MPI."""
+import contextlib
 import os
 import shutil
 import signal
@@ -75,7 +76,8 @@ class Job:
                 time.sleep(0.02)
             self.left = left
             for pid, _ in self.left:
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         self.out, self.err = self.text(0), self.text(1)
         for file in self.files:
             file.close()

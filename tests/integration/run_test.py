@@ -3,6 +3,7 @@
 
 usage: run_test.py COSHARD QUICKSTART TRAIN RUN_PROGRAM MPI      MPI: openmpi, mpich; exit code 77: its launcher is not there
 """
+import contextlib
 import json
 import os
 import re
@@ -290,10 +291,14 @@ class Run(Jobs):
     def test_what_a_rank_has_started_ends_with_a_guard_that_is_killed(self):
         job = Job("-n", "2", "sh", "-c", "sleep 601 & echo here; exec sleep 600")
         job.wait_for(2, "here\n")
+        guards = []
         for pid, line in marked(job.mark):
             if line.startswith("sleep 600"):
                 with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
-                    os.kill(int(stat.read().split()[3]), signal.SIGKILL)  # its parent
+                    guards.append(int(stat.read().split()[3]))  # its parent
+        for guard in guards:
+            with contextlib.suppress(ProcessLookupError):  # the end of one is that of the job
+                os.kill(guard, signal.SIGKILL)
         job.end()
         self.assertNotEqual(job.code, 0)
         self.check(job, job.code)
@@ -303,7 +308,8 @@ class Run(Jobs):
         job.wait_for(2, "here\n")
         for pid, line in marked(job.mark):
             if line.startswith("/usr/bin/mpirun"):
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         began = time.time()
         self.check(job.end(), 137)
         self.assertRegex(job.err.splitlines()[-1], "mpirun.* was killed by SIGKILL|rank . was lost")
