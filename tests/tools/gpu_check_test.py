@@ -76,7 +76,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(self.on_fake("--no-bench", "--only", "no such test").returncode, 1)
 
     def test_headers_that_it_is_given_are_found_without_pkg_config(self):
-        for name in ("boost", "fmt", "CLI"):
+        for name in ("boost", "fmt", "CLI", "range"):
             os.makedirs(os.path.join(self.folder.name, "given", "usr", "include", name))
         given = os.path.join(self.folder.name, "given")
         headers = gpu_check().Headers(given, os.path.join(self.folder.name, "build"))
@@ -88,7 +88,8 @@ class GpuCheck(unittest.TestCase):
         def answer(*words):
             return subprocess.run([program, *words], stdout=subprocess.PIPE, text=True)
         self.assertEqual(answer("--cflags", "fmt").stdout, f"-I{given}/usr/include -DFMT_HEADER_ONLY\n")
-        self.assertEqual(answer("--modversion", "CLI11").returncode, 0)
+        for name in ("CLI11", "range-v3"):
+            self.assertEqual(answer("--modversion", name).returncode, 0)
         self.assertEqual(answer("--modversion", "nlohmann_json").returncode, 1)
 
     def test_a_build_needs_no_more_than_the_headers_it_is_given(self):
