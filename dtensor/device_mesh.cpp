@@ -4,8 +4,12 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <numeric>
+#include <range/v3/view/cartesian_product.hpp>
+#include <range/v3/view/iota.hpp>
+#include <range/v3/view/zip.hpp>
 #include <set>
 
 #include <coshard/dtensor/layout.h>
@@ -16,6 +20,7 @@
 #include "runtime/coro/user_call.h"
 
 namespace coshard {
+namespace views = ranges::views;
 
 // What a mesh and all its slices share. A dimension of a slice is a set of the root's dimensions,
 // written as bits.
@@ -78,24 +83,21 @@ std::vector<int> DeviceMesh::Root::listed(std::span<const unsigned> dims) {
 }
 
 std::vector<int> DeviceMesh::Root::ranks_along(std::span<const unsigned> dims) const {
+  std::vector<int> strides(shape.size());
+  std::exclusive_scan(shape.rbegin(), shape.rend(), strides.rbegin(), 1, std::multiplies<>());
   const std::vector<int> list = listed(dims);
-  std::vector<int> at = coordinate.empty() ? std::vector<int>(shape.size(), 0) : coordinate;
-  for (int d : list) at[static_cast<std::size_t>(d)] = 0;
-  std::vector<int> out;
-  while (true) {
-    std::size_t place = 0;
-    for (std::size_t d = 0; d < shape.size(); ++d)
-      place = place * static_cast<std::size_t>(shape[d]) + static_cast<std::size_t>(at[d]);
-    out.push_back(ranks[place]);
-    std::size_t i = list.size();
-    while (i > 0) {
-      const auto d = static_cast<std::size_t>(list[i - 1]);
-      if (++at[d] < shape[d]) break;
-      at[d] = 0;
-      --i;
-    }
-    if (i == 0) return out;
+  std::vector<int> places{0};
+  for (const auto& [d, own, stride] : views::zip(views::iota(0), coordinate, strides))
+    if (std::ranges::count(list, d) == 0) places[0] += own * stride;
+  for (const int d : list) {
+    const auto along = static_cast<std::size_t>(d);
+    std::vector<int> next;
+    for (const auto& [place, i] : views::cartesian_product(places, views::iota(0, shape[along])))
+      next.push_back(place + i * strides[along]);
+    places.swap(next);
   }
+  for (int& place : places) place = ranks[static_cast<std::size_t>(place)];
+  return places;
 }
 
 int DeviceMesh::Root::size_of(unsigned dims) const {
@@ -201,12 +203,12 @@ DeviceMesh DeviceMesh::slice(const std::shared_ptr<Root>& root, const std::vecto
   impl->dims = dims;
   impl->names = names;
   impl->ranks = root->ranks_along(dims);
-  for (std::size_t d = 0; d < dims.size(); ++d) {
-    impl->shape.push_back(root->size_of(dims[d]));
-    impl->links.push_back(root->link_of(dims[d]));
+  for (const auto& [dim, name] : views::zip(dims, names)) {
+    impl->shape.push_back(root->size_of(dim));
+    impl->links.push_back(root->link_of(dim));
     if (root->coordinate.empty()) continue;
-    impl->coordinate.push_back(root->coordinate_of(dims[d]));
-    impl->communicators.push_back(root->world->group(root->ranks_along({&dims[d], 1}), names[d]));
+    impl->coordinate.push_back(root->coordinate_of(dim));
+    impl->communicators.push_back(root->world->group(root->ranks_along({&dim, 1}), name));
   }
   root->slices.push_back({dims, names, impl});
   mesh.impl_ = std::move(impl);
@@ -251,8 +253,8 @@ DeviceMesh DeviceMesh::with_calibration(std::shared_ptr<const Calibration> measu
 
 // The root's dimensions that a name stands for: one of this mesh, or several flattened ones.
 unsigned DeviceMesh::mask_of(std::string_view name) const {
-  for (std::size_t d = 0; d < names().size(); ++d)
-    if (names()[d] == name) return impl_->dims[d];
+  for (const auto& [known, dims] : views::zip(names(), impl_->dims))
+    if (known == name) return dims;
   for (const Root::Flat& flat : impl_->root->flattened) {
     if (flat.name != name) continue;
     unsigned mine = 0;  // dimensions of this mesh that it contains
@@ -293,10 +295,10 @@ DeviceMesh DeviceMesh::joined(const DeviceMesh& other) const {
   std::map<int, std::pair<unsigned, std::string>> by_first;  // by the first dimension of each set
   unsigned all = 0;
   for (const Impl* impl : {&one, &two})
-    for (std::size_t d = 0; d < impl->dims.size(); ++d) {
-      if ((all & impl->dims[d]) != 0) return {};
-      all |= impl->dims[d];
-      by_first[std::countr_zero(impl->dims[d])] = {impl->dims[d], impl->names[d]};
+    for (const auto& [dim, name] : views::zip(impl->dims, impl->names)) {
+      if ((all & dim) != 0) return {};
+      all |= dim;
+      by_first[std::countr_zero(dim)] = {dim, name};
     }
   std::vector<unsigned> dims;
   std::vector<std::string> names;

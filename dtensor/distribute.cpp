@@ -1,5 +1,7 @@
 #include <coshard/dtensor/distribute.h>
 
+#include <range/v3/view/zip.hpp>
+
 #include <coshard/dtensor/random.h>
 #include <coshard/dtensor/tape.h>
 #include "dtensor/ops/local.h"
@@ -185,10 +187,9 @@ Strides logical_strides(const DTensor& tensor) {
   const Shape& shape = tensor.shape();
   if (tensor.local_numel() == 0) return row_major(shape);
   Strides strides = tensor.strides();
-  for (std::size_t d = 0; d < strides.size(); ++d)
-    for (std::size_t cut = 0; cut < strides.size(); ++cut)
-      if (tensor.strides()[d] > tensor.strides()[cut] && local[cut] != shape[cut])
-        strides[d] = strides[d] / local[cut] * shape[cut];
+  for (auto&& [stride, own] : ranges::views::zip(strides, tensor.strides()))
+    for (const auto& [part, whole, inner] : ranges::views::zip(local, shape, tensor.strides()))
+      if (own > inner && part != whole) stride = stride / part * whole;
   return strides;
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <iostream>
 #include <numeric>
+#include <range/v3/view/chunk.hpp>
 #include <set>
 
 #include <coshard/dtensor/device_mesh.h>
@@ -75,13 +76,11 @@ void warn_of_hosts(const DeviceMesh& mesh) {
   const auto inner = std::ranges::find_if(mesh.shape().rbegin(), mesh.shape().rend(),
                                           [](int size) { return size > 1; });
   if (mesh.world().rank() != 0 || hosts.empty() || *inner == mesh.size()) return;
-  const std::vector<int>& ranks = mesh.ranks();
-  bool together = true;
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    const auto first = i - i % static_cast<std::size_t>(*inner);
-    together = together && hosts[static_cast<std::size_t>(ranks[i])] ==
-                               hosts[static_cast<std::size_t>(ranks[first])];
-  }
+  const auto on = [&](int rank) { return hosts[static_cast<std::size_t>(rank)]; };
+  const bool together =
+      std::ranges::all_of(mesh.ranks() | ranges::views::chunk(*inner), [&](auto line) {
+        return std::ranges::all_of(line, [&](int rank) { return on(rank) == on(line.front()); });
+      });
   static const RankLocal<std::set<std::string>> told;
   if (together || !told->insert(str_cat(mesh)).second) return;
   const auto dim = static_cast<std::size_t>(mesh.shape().rend() - inner) - 1;

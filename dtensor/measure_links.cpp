@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <range/v3/view/chunk.hpp>
+#include <range/v3/view/zip.hpp>
 
 #include <coshard/dtensor/distribute.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
@@ -11,6 +13,7 @@
 #include "runtime/coro/user_call.h"
 
 namespace coshard {
+namespace views = ranges::views;
 namespace {
 
 // Rounds to two significant digits, so that runs agree.
@@ -64,14 +67,12 @@ Task<DeviceMesh> measure_links(DeviceMesh mesh, CallSite site) {
   Task<std::vector<double>> agreeing = largest_of_all(mesh.world(), times);
   times = co_await std::move(agreeing);
   std::vector<LinkCost> links(mesh.shape().size());
-  for (int m = 0; m < mesh.ndim(); ++m) {
-    if (mesh.size(m) == 1) continue;
-    const auto at = static_cast<std::size_t>(m);
-    const double small = times[2 * at], large = times[2 * at + 1];
-    const double bytes = static_cast<double>(size_of(DType::F32) * (kLarge - kSmall)) *
-                         static_cast<double>(mesh.size(m) - 1);
-    links[at].latency = rounded_figure(small);
-    links[at].bytes_per_us = rounded_figure(bytes / std::max(time_of_moving(large, small), 1e-3));
+  for (auto&& [link, size, time] : views::zip(links, mesh.shape(), times | views::chunk(2))) {
+    if (size == 1) continue;
+    const double small = time[0], large = time[1];
+    const double bytes = static_cast<double>(size_of(DType::F32) * (kLarge - kSmall)) * (size - 1);
+    link.latency = rounded_figure(small);
+    link.bytes_per_us = rounded_figure(bytes / std::max(time_of_moving(large, small), 1e-3));
   }
   co_return mesh.with_links(std::move(links));
 }

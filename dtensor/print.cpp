@@ -1,6 +1,7 @@
 // Prints tensors: values as PyTorch shows them, then dtype, shape and layout.
 #include <algorithm>
 #include <cmath>
+#include <range/v3/view/zip.hpp>
 
 #include <coshard/dtensor/tensor.h>
 #include "dtensor/step_graph.h"
@@ -128,10 +129,10 @@ class Printer {
 
 // This rank; the world may be gone.
 int rank_in(const DeviceMesh& mesh) {
-  std::size_t at = 0;
-  for (int m = 0; m < mesh.ndim(); ++m)
-    at = at * static_cast<std::size_t>(mesh.size(m)) + static_cast<std::size_t>(mesh.local_rank(m));
-  return mesh.ranks()[at];
+  int at = 0;
+  for (const auto& [size, own] : ranges::views::zip(mesh.shape(), mesh.coordinate()))
+    at = at * size + own;
+  return mesh.ranks()[static_cast<std::size_t>(at)];
 }
 
 // The prefix of the description: which rank's values these are, unless all ranks have them.

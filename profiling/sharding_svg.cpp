@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <range/v3/view/chunk.hpp>
+#include <range/v3/view/zip.hpp>
 
 #include <coshard/profiling/visualize_sharding.h>
 
@@ -124,18 +126,18 @@ class ShardingPicture {
     const auto across = widths(grid), down = heights(grid);
     svg_text(out_, kPad, top + 14, "start", grid.title);
     double y = top + kHead;
-    for (std::size_t i = 0; i < down.size(); ++i) {
+    const auto lines = grid.holders | ranges::views::chunk(across.size());
+    for (const auto& [height, row, line] : ranges::views::zip(down, grid.rows, lines)) {
       if (sharding_.row_dim >= 0)
-        svg_text(out_, margin_ - 6, y + (down[i] - deck_) / 2 + 4, "end", svg_range(grid.rows[i]));
+        svg_text(out_, margin_ - 6, y + (height - deck_) / 2 + 4, "end", svg_range(row));
       double x = margin_;
-      for (std::size_t j = 0; j < across.size(); ++j) {
-        if (i == 0 && sharding_.column_dim >= 0)
-          svg_text(out_, x + (across[j] - deck_) / 2, y - 6, "middle", svg_range(grid.columns[j]));
-        cell(x, y, across[j] - deck_ - kGap, down[i] - deck_ - kGap,
-             grid.holders[i * across.size() + j]);
-        x += across[j];
+      for (const auto& [width, column, holders] : ranges::views::zip(across, grid.columns, line)) {
+        if (y == top + kHead && sharding_.column_dim >= 0)
+          svg_text(out_, x + (width - deck_) / 2, y - 6, "middle", svg_range(column));
+        cell(x, y, width - deck_ - kGap, height - deck_ - kGap, holders);
+        x += width;
       }
-      y += down[i];
+      y += height;
     }
     return y + kPad;
   }

@@ -3,11 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <range/v3/view/chunk.hpp>
+#include <range/v3/view/drop.hpp>
+#include <range/v3/view/enumerate.hpp>
+#include <range/v3/view/zip.hpp>
 #include <set>
 
 #include <coshard/dtensor/distribute.h>
 
 namespace coshard {
+namespace views = ranges::views;
 namespace {
 
 // What each rank of the mesh holds: per tensor dimension, ranges.
@@ -21,12 +26,12 @@ PartsOfRanks parts_of(const std::vector<int>& mesh_shape, const Layout& layout,
   for (int size : mesh_shape) ranks *= static_cast<std::size_t>(size);
   PartsOfRanks parts(ranks);
   std::vector<int> coordinate(mesh_shape.size());
-  for (std::size_t r = 0; r < ranks; ++r) {
+  for (const auto& [r, part] : views::enumerate(parts)) {
     auto rest = static_cast<int>(r);
     for (std::size_t m = mesh_shape.size(); m-- > 0; rest /= mesh_shape[m])
       coordinate[m] = rest % mesh_shape[m];
-    for (std::size_t d = 0; d < shape.size(); ++d)
-      parts[r].push_back(ranges_of(layout, mesh_shape, coordinate, static_cast<int>(d), shape[d]));
+    for (const auto& [d, size] : views::enumerate(shape))
+      part.push_back(ranges_of(layout, mesh_shape, coordinate, static_cast<int>(d), size));
   }
   return parts;
 }
@@ -37,8 +42,8 @@ std::vector<Range> cells_of(const PartsOfRanks& parts, std::size_t d, std::int64
   for (const auto& part : parts)
     for (const Range& range : part[d]) cuts.insert({range.begin, range.end});
   std::vector<Range> cells;
-  for (auto at = cuts.begin(); std::next(at) != cuts.end(); ++at)
-    cells.push_back({*at, *std::next(at)});
+  for (const auto& [begin, end] : views::zip(cuts, cuts | views::drop(1)))
+    cells.push_back({begin, end});
   if (cells.empty()) cells.push_back({0, size});
   return cells;
 }
@@ -53,8 +58,8 @@ bool holds(const std::vector<Range>& part, const Range& cell) {
 std::vector<int> by_interest(const std::vector<std::vector<Range>>& cells) {
   std::vector<int> dims;
   for (const bool cut : {true, false})
-    for (std::size_t d = 0; d < cells.size(); ++d)
-      if ((cells[d].size() > 1) == cut) dims.push_back(static_cast<int>(d));
+    for (const auto& [d, along] : views::enumerate(cells))
+      if ((along.size() > 1) == cut) dims.push_back(static_cast<int>(d));
   if (dims.size() > 1 && dims[0] > dims[1] && cells[static_cast<std::size_t>(dims[1])].size() == 1)
     std::swap(dims[0], dims[1]);  // with one cut dimension, rows still come before columns
   return dims;
@@ -103,11 +108,8 @@ class GridMaker {
 
   std::vector<int> holders() const {
     std::vector<int> found;
-    for (std::size_t r = 0; r < parts_.size(); ++r) {
-      bool all = true;
-      for (std::size_t d = 0; d < chosen_.size() && all; ++d) all = holds(parts_[r][d], chosen_[d]);
-      if (all) found.push_back(ranks_[r]);
-    }
+    for (const auto& [part, rank] : views::zip(parts_, ranks_))
+      if (std::ranges::equal(part, chosen_, holds)) found.push_back(rank);
     std::ranges::sort(found);
     return found;
   }
@@ -121,20 +123,20 @@ class GridMaker {
 
 std::string partial_note(const Layout& layout) {
   std::string text;
-  for (int m = 0; m < layout.ndim(); ++m)
-    if (layout[m].is_partial())
-      text += str_cat(text.empty() ? "" : ", ", layout[m], " along mesh dimension ", m);
+  for (const auto& [m, placement] : views::enumerate(layout))
+    if (placement.is_partial())
+      text += str_cat(text.empty() ? "" : ", ", placement, " along mesh dimension ", m);
   return text.empty() ? "" : "each holder has a partial value: " + text;
 }
 
 Sharding make_sharding(std::string title, const std::vector<int>& mesh_shape,
                        const std::vector<int>& ranks, const Layout& layout, const Shape& shape) {
   Sharding sharding{std::move(title), partial_note(layout), -1, -1, {}};
-  for (int m = 0; m < layout.ndim(); ++m)
-    if (layout[m].is_partial()) sharding.terms *= mesh_shape[static_cast<std::size_t>(m)];
+  for (const auto& [placement, size] : views::zip(layout, mesh_shape))
+    if (placement.is_partial()) sharding.terms *= size;
   const PartsOfRanks parts = parts_of(mesh_shape, layout, shape);
   std::vector<std::vector<Range>> cells;
-  for (std::size_t d = 0; d < shape.size(); ++d) cells.push_back(cells_of(parts, d, shape[d]));
+  for (const auto& [d, size] : views::enumerate(shape)) cells.push_back(cells_of(parts, d, size));
   const std::vector<int> dims = by_interest(cells);
   if (!dims.empty()) sharding.row_dim = dims[0];
   if (dims.size() > 1) sharding.column_dim = dims[1];
@@ -181,12 +183,11 @@ std::string visualize_sharding(const Sharding& sharding) {
       for (const Range& r : grid.columns) text += fmt::format("  {:>{}}", range_text(r), width);
       text += '\n';
     }
-    for (std::size_t i = 0; i < grid.rows.size(); ++i) {
-      const std::string row = sharding.row_dim >= 0 ? range_text(grid.rows[i]) : "";
-      text += fmt::format("{:<{}}", row, margin);
-      for (std::size_t j = 0; j < grid.columns.size(); ++j)
-        text +=
-            fmt::format("  {:>{}}", holders_text(grid.holders[i * grid.columns.size() + j]), width);
+    const auto lines = grid.holders | views::chunk(grid.columns.size());
+    for (const auto& [row, line] : views::zip(grid.rows, lines)) {
+      text += fmt::format("{:<{}}", sharding.row_dim >= 0 ? range_text(row) : "", margin);
+      for (const auto& holders : line)
+        text += fmt::format("  {:>{}}", holders_text(holders), width);
       text += '\n';
     }
   }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <range/v3/view/iota.hpp>
+#include <range/v3/view/zip.hpp>
 
 #include <coshard/dtensor/redistribute/cost.h>
 #include <coshard/runtime/comm/link.h>
@@ -14,6 +16,7 @@
 #include "runtime/comm/collective.h"
 
 namespace coshard {
+namespace views = ranges::views;
 namespace {
 
 // Splits at commas outside brackets: "S(0),_S(1,2)" has two pieces.
@@ -81,9 +84,9 @@ void require_reducible(const PlanStep& step, const PlanQuestion& q) {
 PlanAnswer explain(const PlanQuestion& q) {
   require_mesh(q);
   const Layout from = normalize(q.from, q.shape, "plan"), to = normalize(q.to, q.shape, "plan");
-  for (int m = 0; m < from.ndim(); ++m)
-    CS_REQUIRE(may_become(from[m], to[m]), "plan: ", from, " to ", to, ": ", from[m],
-               " cannot become ", to[m]);
+  for (const auto& [now, next] : views::zip(from, to))
+    CS_REQUIRE(may_become(now, next), "plan: ", from, " to ", to, ": ", now, " cannot become ",
+               next);
   const auto steps = plan_steps(q.mesh_shape, q.shape, from, to, q.links);
   PlanAnswer answer;
   answer.trace = trace(from, steps);
@@ -93,10 +96,10 @@ PlanAnswer explain(const PlanQuestion& q) {
     PlanAnswer::Step out;
     out.layouts = str_cat(step.from, " -> ", step.to);
     out.collective = to_string(step.kind);
-    for (std::size_t m = 0; m < q.mesh_shape.size(); ++m) {
-      if (!has(step.dims, static_cast<int>(m))) continue;
-      out.over += (out.over.empty() ? "" : "_") + q.mesh_names[m];
-      out.ranks *= q.mesh_shape[m];
+    for (const auto& [m, name, size] : views::zip(views::iota(0), q.mesh_names, q.mesh_shape)) {
+      if (!has(step.dims, m)) continue;
+      out.over += (out.over.empty() ? "" : "_") + name;
+      out.ranks *= size;
     }
     out.bytes = static_cast<std::int64_t>(step.moved * width);
     out.us = time_of(communicates(step.kind), step.moved * width, step.copied * width,
