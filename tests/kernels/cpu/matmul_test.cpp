@@ -1,3 +1,5 @@
+#include <range/v3/view/cartesian_product.hpp>
+#include <range/v3/view/iota.hpp>
 #include <thread>
 
 #include <coshard/runtime/error.h>
@@ -8,6 +10,7 @@
 namespace coshard::kernels {
 namespace {
 using namespace testing;
+namespace views = ranges::views;
 
 struct Product {
   std::int64_t batch, m, n, k;
@@ -47,24 +50,19 @@ TEST(Matmul, MatchesTheReferenceForEveryTransposition) {
   const std::int64_t sizes[][3] = {{1, 1, 1},      {3, 17, 5},   {64, 64, 64},
                                    {100, 1, 63},   {1, 100, 17}, {17, 33, 1},
                                    {70, 257, 100}, {1, 1, 300},  {2, 2, 2}};
-  for (DType dtype : kFloating) {
-    for (const auto& s : sizes) {
-      for (int turns = 0; turns < 8; ++turns) {
-        const Product c{0, s[0], s[1], s[2], (turns & 1) != 0, (turns & 2) != 0, (turns & 4) != 0};
-        check(dtype, c, 1, 0);
-        check(dtype, c, 0.5, 1);
-      }
-    }
+  for (const auto& [dtype, s, turns] :
+       views::cartesian_product(kFloating, sizes, views::iota(0, 8))) {
+    const Product c{0, s[0], s[1], s[2], (turns & 1) != 0, (turns & 2) != 0, (turns & 4) != 0};
+    check(dtype, c, 1, 0);
+    check(dtype, c, 0.5, 1);
   }
 }
 
 TEST(Matmul, RunsBatches) {
-  for (DType dtype : kFloating) {
-    for (int turns = 0; turns < 8; ++turns) {
-      check(dtype, {3, 17, 20, 9, (turns & 1) != 0, (turns & 2) != 0, (turns & 4) != 0}, 1, 0);
-      check(dtype, {3, 17, 20, 9, (turns & 1) != 0, (turns & 2) != 0, (turns & 4) != 0}, -2, 0.5);
-      check(dtype, {1, 4, 5, 6, (turns & 1) != 0, (turns & 2) != 0, false}, 1, 1);
-    }
+  for (const auto& [dtype, turns] : views::cartesian_product(kFloating, views::iota(0, 8))) {
+    check(dtype, {3, 17, 20, 9, (turns & 1) != 0, (turns & 2) != 0, (turns & 4) != 0}, 1, 0);
+    check(dtype, {3, 17, 20, 9, (turns & 1) != 0, (turns & 2) != 0, (turns & 4) != 0}, -2, 0.5);
+    check(dtype, {1, 4, 5, 6, (turns & 1) != 0, (turns & 2) != 0, false}, 1, 1);
   }
 }
 

@@ -1,3 +1,5 @@
+#include <range/v3/view/cartesian_product.hpp>
+
 #include "kernels/cpu/cpu.h"
 #include "kernels/reference/reference.h"
 #include "tests/kernels/samples.h"
@@ -85,17 +87,14 @@ std::vector<Data> attend(DType dtype, const Case& c, bool interleaved, Run run) 
 }
 
 TEST(Attention, AndItsGradientsMatchTheReference) {
-  for (DType dtype : kFloating) {
-    for (const Case& c : kCases) {
-      for (bool interleaved : {false, true}) {
-        const auto got = attend(dtype, c, interleaved, [](const auto& args) { cpu::run(args); });
-        const auto want =
-            attend(dtype, c, interleaved, [](const auto& args) { reference::run(args); });
-        for (int i = 0; i < 6; ++i) {
-          expect_close(got[i], want[i], tolerance(dtype) * 5,
-                       "attention " + std::to_string(i) + " tq " + std::to_string(c.tq));
-        }
-      }
+  constexpr bool kBoth[] = {false, true};
+  for (const auto& [dtype, c, interleaved] :
+       ranges::views::cartesian_product(kFloating, kCases, kBoth)) {
+    const auto got = attend(dtype, c, interleaved, [](const auto& args) { cpu::run(args); });
+    const auto want = attend(dtype, c, interleaved, [](const auto& args) { reference::run(args); });
+    for (int i = 0; i < 6; ++i) {
+      expect_close(got[i], want[i], tolerance(dtype) * 5,
+                   "attention " + std::to_string(i) + " tq " + std::to_string(c.tq));
     }
   }
 }

@@ -1,3 +1,6 @@
+#include <range/v3/view/cartesian_product.hpp>
+#include <range/v3/view/iota.hpp>
+
 #include "kernels/cpu/cpu.h"
 #include "kernels/reference/reference.h"
 #include "tests/kernels/samples.h"
@@ -5,6 +8,7 @@
 namespace coshard::kernels {
 namespace {
 using namespace testing;
+namespace views = ranges::views;
 
 void compare(Binary args, Data out, const std::string& what) {
   Data want = out;
@@ -16,16 +20,13 @@ void compare(Binary args, Data out, const std::string& what) {
 }
 
 TEST(Binary, MatchesTheReferenceOnContiguousData) {
-  for (int op = 0; op <= static_cast<int>(BinaryOp::Heaviside); ++op) {
-    for (DType dtype : kFloating) {
-      for (std::int64_t count : kCounts) {
-        Data a = Data::normal(dtype, count, 1);
-        Data b = Data::normal(dtype, count, 2);
-        Data out(dtype, count);
-        compare({BinaryOp(op), out.view({count}), a.view({count}), b.view({count}), -1.5}, out,
-                "binary " + std::to_string(op));
-      }
-    }
+  const auto ops = views::closed_iota(0, static_cast<int>(BinaryOp::Heaviside));
+  for (const auto& [op, dtype, count] : views::cartesian_product(ops, kFloating, kCounts)) {
+    Data a = Data::normal(dtype, count, 1);
+    Data b = Data::normal(dtype, count, 2);
+    Data out(dtype, count);
+    compare({BinaryOp(op), out.view({count}), a.view({count}), b.view({count}), -1.5}, out,
+            "binary " + std::to_string(op));
   }
 }
 
@@ -70,22 +71,21 @@ TEST(Binary, KeepsIntegersExact) {
 }
 
 TEST(Binary, TakesANumberForTheRightOperandInTheTensorsPrecision) {
-  for (int op = 0; op <= static_cast<int>(BinaryOp::Ne); ++op) {
-    for (DType dtype : kFloating) {
-      Data a = Data::normal(dtype, 257, 1);
-      a.set(3, 0.3);
-      const bool compares = is_comparison(BinaryOp(op));
-      const bool narrow = size_of(dtype) == 2;
-      Data b = Data::filled(narrow && !compares ? DType::F32 : dtype, 257, 0.3);
-      Data out(compares ? DType::Bool : dtype, 257);
-      cpu::run(Binary{BinaryOp(op), out.view({257}), a.view({257}), {}, 0.3});
-      if (b.dtype() != dtype) continue;
-      Data want = out;
-      reference::run(Binary{BinaryOp(op), want.view({257}), a.view({257}), b.view({257})});
-      expect_close(out, want, "with a number, binary " + std::to_string(op));
-      if (BinaryOp(op) == BinaryOp::Eq) {
-        EXPECT_EQ(out.get(3), 1);
-      }
+  const auto ops = views::closed_iota(0, static_cast<int>(BinaryOp::Ne));
+  for (const auto& [op, dtype] : views::cartesian_product(ops, kFloating)) {
+    Data a = Data::normal(dtype, 257, 1);
+    a.set(3, 0.3);
+    const bool compares = is_comparison(BinaryOp(op));
+    const bool narrow = size_of(dtype) == 2;
+    Data b = Data::filled(narrow && !compares ? DType::F32 : dtype, 257, 0.3);
+    Data out(compares ? DType::Bool : dtype, 257);
+    cpu::run(Binary{BinaryOp(op), out.view({257}), a.view({257}), {}, 0.3});
+    if (b.dtype() != dtype) continue;
+    Data want = out;
+    reference::run(Binary{BinaryOp(op), want.view({257}), a.view({257}), b.view({257})});
+    expect_close(out, want, "with a number, binary " + std::to_string(op));
+    if (BinaryOp(op) == BinaryOp::Eq) {
+      EXPECT_EQ(out.get(3), 1);
     }
   }
 }

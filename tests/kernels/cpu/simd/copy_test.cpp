@@ -1,4 +1,5 @@
 #include <numeric>
+#include <range/v3/view/cartesian_product.hpp>
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/reference/reference.h"
@@ -40,16 +41,12 @@ TEST(Copy, PermutesEveryWay) {
 }
 
 TEST(Copy, ConvertsBetweenAllDtypes) {
-  for (DType from : kAll) {
-    for (DType to : kAll) {
-      for (std::int64_t count : kCounts) {
-        Data x = Data::integers(from, count, 1, -3, 3);
-        Data y(to, count);
-        cpu::run(Copy{y.view({count}), x.view({count})});
-        for (std::int64_t i = 0; i < count; ++i) {
-          ASSERT_EQ(y.get(i), to == DType::Bool ? double(x.get(i) != 0) : x.get(i)) << from << to;
-        }
-      }
+  for (const auto& [from, to, count] : ranges::views::cartesian_product(kAll, kAll, kCounts)) {
+    Data x = Data::integers(from, count, 1, -3, 3);
+    Data y(to, count);
+    cpu::run(Copy{y.view({count}), x.view({count})});
+    for (std::int64_t i = 0; i < count; ++i) {
+      ASSERT_EQ(y.get(i), to == DType::Bool ? double(x.get(i) != 0) : x.get(i)) << from << to;
     }
   }
 }

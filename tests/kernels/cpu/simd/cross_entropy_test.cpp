@@ -1,3 +1,5 @@
+#include <range/v3/view/cartesian_product.hpp>
+
 #include "kernels/cpu/cpu.h"
 #include "kernels/reference/reference.h"
 #include "tests/kernels/samples.h"
@@ -24,24 +26,21 @@ Outputs entropy(DType dtype, std::int64_t rows, std::int64_t classes, std::int64
 }
 
 TEST(CrossEntropy, MatchesTheReferenceOnAClassShard) {
-  for (DType dtype : kFloating) {
-    for (std::int64_t rows : {0, 1, 40}) {
-      for (std::int64_t classes : {1, 17, 256, 300}) {
-        for (double smoothing : {0.0, 0.1}) {
-          const Data logits = Data::normal(dtype, rows * classes, 1, 3);
-          const Data target = Data::integers(DType::I64, rows, 2, 0, int(3 * classes) - 1);
-          const auto got = entropy(dtype, rows, classes, classes, logits, target, smoothing,
-                                   [](const auto& args) { cpu::run(args); });
-          const auto want = entropy(dtype, rows, classes, classes, logits, target, smoothing,
-                                    [](const auto& args) { reference::run(args); });
-          expect_close(got.max, want.max, "max");
-          expect_close(got.sum, want.sum, "sum");
-          expect_close(got.picked, want.picked, "picked");
-          expect_close(got.total, want.total, tolerance(statistic(dtype)) * 5, "total");
-          expect_close(got.dlogits, want.dlogits, "dlogits");
-        }
-      }
-    }
+  constexpr std::int64_t kRows[] = {0, 1, 40}, kClasses[] = {1, 17, 256, 300};
+  constexpr double kSmoothing[] = {0, 0.1};
+  for (const auto& [dtype, rows, classes, smoothing] :
+       ranges::views::cartesian_product(kFloating, kRows, kClasses, kSmoothing)) {
+    const Data logits = Data::normal(dtype, rows * classes, 1, 3);
+    const Data target = Data::integers(DType::I64, rows, 2, 0, int(3 * classes) - 1);
+    const auto got = entropy(dtype, rows, classes, classes, logits, target, smoothing,
+                             [](const auto& args) { cpu::run(args); });
+    const auto want = entropy(dtype, rows, classes, classes, logits, target, smoothing,
+                              [](const auto& args) { reference::run(args); });
+    expect_close(got.max, want.max, "max");
+    expect_close(got.sum, want.sum, "sum");
+    expect_close(got.picked, want.picked, "picked");
+    expect_close(got.total, want.total, tolerance(statistic(dtype)) * 5, "total");
+    expect_close(got.dlogits, want.dlogits, "dlogits");
   }
 }
 

@@ -1,3 +1,6 @@
+#include <range/v3/view/cartesian_product.hpp>
+#include <range/v3/view/iota.hpp>
+
 #include "kernels/cpu/cpu.h"
 #include "kernels/reference/reference.h"
 #include "tests/kernels/samples.h"
@@ -5,6 +8,7 @@
 namespace coshard::kernels {
 namespace {
 using namespace testing;
+namespace views = ranges::views;
 
 template <class Run>
 std::vector<Data> adam_steps(DType dtype, std::int64_t count, bool with_master, bool amsgrad,
@@ -27,18 +31,15 @@ std::vector<Data> adam_steps(DType dtype, std::int64_t count, bool with_master, 
 }
 
 TEST(AdamW, MatchesTheReferenceOverSteps) {
-  for (DType dtype : kFloating) {
-    for (std::int64_t count : kCounts) {
-      for (int variant = 0; variant < 4; ++variant) {
-        const bool with_master = (variant & 1) != 0;
-        const bool amsgrad = (variant & 2) != 0;
-        const auto got = adam_steps(dtype, count, with_master, amsgrad,
-                                    [](const auto& args) { cpu::run(args); });
-        const auto want = adam_steps(dtype, count, with_master, amsgrad,
-                                     [](const auto& args) { reference::run(args); });
-        for (int i = 0; i < 5; ++i) expect_close(got[i], want[i], "adamw " + std::to_string(i));
-      }
-    }
+  for (const auto& [dtype, count, variant] :
+       views::cartesian_product(kFloating, kCounts, views::iota(0, 4))) {
+    const bool with_master = (variant & 1) != 0;
+    const bool amsgrad = (variant & 2) != 0;
+    const auto got =
+        adam_steps(dtype, count, with_master, amsgrad, [](const auto& args) { cpu::run(args); });
+    const auto want = adam_steps(dtype, count, with_master, amsgrad,
+                                 [](const auto& args) { reference::run(args); });
+    for (int i = 0; i < 5; ++i) expect_close(got[i], want[i], "adamw " + std::to_string(i));
   }
 }
 
@@ -67,15 +68,13 @@ std::vector<Data> sgd_steps(DType dtype, std::int64_t count, int variant, Run ru
 }
 
 TEST(Sgd, MatchesTheReferenceOverSteps) {
-  for (DType dtype : kFloating) {
-    for (std::int64_t count : kCounts) {
-      for (int variant = 0; variant < 4; ++variant) {  // plain, momentum, nesterov, dampening
-        const auto got = sgd_steps(dtype, count, variant, [](const auto& args) { cpu::run(args); });
-        const auto want =
-            sgd_steps(dtype, count, variant, [](const auto& args) { reference::run(args); });
-        for (int i = 0; i < 2; ++i) expect_close(got[i], want[i], "sgd " + std::to_string(i));
-      }
-    }
+  // plain, momentum, nesterov, dampening
+  for (const auto& [dtype, count, variant] :
+       views::cartesian_product(kFloating, kCounts, views::iota(0, 4))) {
+    const auto got = sgd_steps(dtype, count, variant, [](const auto& args) { cpu::run(args); });
+    const auto want =
+        sgd_steps(dtype, count, variant, [](const auto& args) { reference::run(args); });
+    for (int i = 0; i < 2; ++i) expect_close(got[i], want[i], "sgd " + std::to_string(i));
   }
 }
 

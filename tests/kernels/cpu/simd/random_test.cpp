@@ -1,3 +1,5 @@
+#include <range/v3/view/cartesian_product.hpp>
+
 #include "kernels/cpu/cpu.h"
 #include "kernels/reference/reference.h"
 #include "tests/kernels/samples.h"
@@ -5,6 +7,7 @@
 namespace coshard::kernels {
 namespace {
 using namespace testing;
+namespace views = ranges::views;
 
 Random random_args(RandomKind kind, DType dtype, const RandomRegion& region, void* out) {
   return {kind, dtype, region, 0x123456789abcdefULL, 77, 2, 1, out};
@@ -13,38 +16,30 @@ Random random_args(RandomKind kind, DType dtype, const RandomRegion& region, voi
 constexpr RandomKind kKinds[] = {RandomKind::Uniform, RandomKind::Normal};
 
 TEST(Random, MatchesTheReference) {
-  for (RandomKind kind : kKinds) {
-    for (DType dtype : kFloating) {
-      for (std::int64_t count : kCounts) {
-        const RandomRegion region{1, {count}, {5}, {1}};
-        Data got(dtype, count);
-        Data want = got;
-        cpu::run(random_args(kind, dtype, region, got.ptr()));
-        reference::run(random_args(kind, dtype, region, want.ptr()));
-        expect_close(got, want, "random");
-      }
-    }
+  for (const auto& [kind, dtype, count] : views::cartesian_product(kKinds, kFloating, kCounts)) {
+    const RandomRegion region{1, {count}, {5}, {1}};
+    Data got(dtype, count);
+    Data want = got;
+    cpu::run(random_args(kind, dtype, region, got.ptr()));
+    reference::run(random_args(kind, dtype, region, want.ptr()));
+    expect_close(got, want, "random");
   }
 }
 
 // Every window of a [7, 30] tensor draws what the whole draws there, also beyond 2^32 elements.
 TEST(Random, DrawsInAShardWhatTheWholeDraws) {
-  for (RandomKind kind : kKinds) {
-    for (DType dtype : kFloating) {
-      for (std::int64_t far : {std::int64_t{0}, std::int64_t{1} << 33}) {
-        Data whole(dtype, 210);
-        cpu::run(random_args(kind, dtype, {2, {7, 30}, {0, far}, {30, 1}}, whole.ptr()));
-        for (std::int64_t r = 0; r < 7; ++r) {
-          for (std::int64_t c = 0; c < 30; c += 1 + r) {
-            const std::int64_t rows = 7 - r;
-            const std::int64_t columns = 30 - c;
-            Data part(dtype, rows * columns);
-            cpu::run(
-                random_args(kind, dtype, {2, {rows, columns}, {r, far + c}, {30, 1}}, part.ptr()));
-            for (std::int64_t i = 0; i < part.count(); ++i) {
-              ASSERT_EQ(part.get(i), whole.get((r + i / columns) * 30 + c + i % columns));
-            }
-          }
+  constexpr std::int64_t kFar[] = {0, std::int64_t{1} << 33};
+  for (const auto& [kind, dtype, far] : views::cartesian_product(kKinds, kFloating, kFar)) {
+    Data whole(dtype, 210);
+    cpu::run(random_args(kind, dtype, {2, {7, 30}, {0, far}, {30, 1}}, whole.ptr()));
+    for (std::int64_t r = 0; r < 7; ++r) {
+      for (std::int64_t c = 0; c < 30; c += 1 + r) {
+        const std::int64_t rows = 7 - r;
+        const std::int64_t columns = 30 - c;
+        Data part(dtype, rows * columns);
+        cpu::run(random_args(kind, dtype, {2, {rows, columns}, {r, far + c}, {30, 1}}, part.ptr()));
+        for (std::int64_t i = 0; i < part.count(); ++i) {
+          ASSERT_EQ(part.get(i), whole.get((r + i / columns) * 30 + c + i % columns));
         }
       }
     }

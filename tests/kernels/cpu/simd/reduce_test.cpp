@@ -1,4 +1,5 @@
 #include <limits>
+#include <range/v3/view/cartesian_product.hpp>
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/reference/reference.h"
@@ -13,17 +14,13 @@ constexpr ReduceOp kOps[] = {ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Max, Reduc
 TEST(ReduceDim, MatchesTheReference) {
   const std::int64_t shapes[][3] = {{1, 1, 1},   {3, 17, 1}, {5, 1000, 1}, {2, 9, 133},
                                     {1, 257, 3}, {0, 4, 4},  {2, 0, 3}};
-  for (ReduceOp op : kOps) {
-    for (DType dtype : kFloating) {
-      for (const auto& s : shapes) {
-        const Data x = Data::normal(dtype, s[0] * s[1] * s[2], 1);
-        Data y(dtype, s[0] * s[2]);
-        Data want = y;
-        cpu::run(ReduceDim{op, dtype, s[0], s[1], s[2], x.ptr(), y.ptr()});
-        reference::run(ReduceDim{op, dtype, s[0], s[1], s[2], x.ptr(), want.ptr()});
-        expect_close(y, want, tolerance(dtype) * 5, "reduce " + std::to_string(int(op)));
-      }
-    }
+  for (const auto& [op, dtype, s] : ranges::views::cartesian_product(kOps, kFloating, shapes)) {
+    const Data x = Data::normal(dtype, s[0] * s[1] * s[2], 1);
+    Data y(dtype, s[0] * s[2]);
+    Data want = y;
+    cpu::run(ReduceDim{op, dtype, s[0], s[1], s[2], x.ptr(), y.ptr()});
+    reference::run(ReduceDim{op, dtype, s[0], s[1], s[2], x.ptr(), want.ptr()});
+    expect_close(y, want, tolerance(dtype) * 5, "reduce " + std::to_string(int(op)));
   }
 }
 

@@ -1,4 +1,5 @@
 #include <limits>
+#include <range/v3/view/cartesian_product.hpp>
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/reference/reference.h"
@@ -106,20 +107,17 @@ TEST(Unary, TakesIntegersWhereTheyMakeSense) {
 }
 
 TEST(UnaryGrad, MatchesTheReference) {
-  for (const UnaryOp op : every_unary_op()) {
-    for (DType dtype : kFloating) {
-      for (std::int64_t count : kCounts) {
-        const Data x = Data::normal(dtype, count, 1, 3);
-        const Data dy = Data::normal(dtype, count, 2);
-        Data got(dtype, count);
-        Data want = got;
-        UnaryGrad args{op, dtype, count, dy.ptr(), x.ptr(), got.ptr(), -1, 2};
-        cpu::run(args);
-        args.dx = want.ptr();
-        reference::run(args);
-        expect_close(got, want, "gradient of " + std::string(to_string(op)));
-      }
-    }
+  const auto ops = every_unary_op();
+  for (const auto& [op, dtype, count] : ranges::views::cartesian_product(ops, kFloating, kCounts)) {
+    const Data x = Data::normal(dtype, count, 1, 3);
+    const Data dy = Data::normal(dtype, count, 2);
+    Data got(dtype, count);
+    Data want = got;
+    UnaryGrad args{op, dtype, count, dy.ptr(), x.ptr(), got.ptr(), -1, 2};
+    cpu::run(args);
+    args.dx = want.ptr();
+    reference::run(args);
+    expect_close(got, want, "gradient of " + std::string(to_string(op)));
   }
 }
 
