@@ -17,6 +17,16 @@ ROOMS = {
     re.compile(r"^(dnnl|oneapi/)"): ["kernels/cpu/"],
 }
 MAX_LINES = 400
+# The packages that the project is built on, by a header of each.
+OWNERS = {
+    "Boost.Asio": r"boost/asio",
+    "CUDA Toolkit": r"cuda(_runtime(_api)?)?\.h",
+    "NCCL": r"nccl\.h",
+    "MPI": r"mpi\.h",
+    "range-v3": r"range/v3/",
+    "GoogleTest": r"gtest/gtest\.h",
+    "NVTX": r"nvtx3/",
+}
 
 
 class Tree(unittest.TestCase):
@@ -70,6 +80,23 @@ class Tree(unittest.TestCase):
                     if pattern.match(name) and not path.startswith(tuple(rooms)):
                         problems.append(f"{path} includes {name}")
         self.complain(problems)
+
+    def test_each_of_the_owners_packages_is_used(self):
+        used = {  # tests alone, such as those with fakes of a package, count for GoogleTest
+            name for path in sources(ROOT) for name in INCLUDE.findall(read(ROOT, path))
+            if name.startswith("gtest/") or not path.startswith("tests/")
+        }
+        self.complain([
+            f"no source includes a header of {package}" for package, header in OWNERS.items()
+            if not any(re.match(header, name) for name in used)
+        ])
+
+    def test_views_of_range_v3_are_in_no_header(self):
+        self.complain([
+            f"{path} includes {name}" for path in sources(ROOT, suffixes=(".h",))
+            for name in INCLUDE.findall(read(ROOT, path))
+            if name.startswith("range/v3/")
+        ])
 
     def test_no_kernel_waits_while_it_holds_scratch_memory(self):
         # Scratch memory is its thread's, which ranks share: none may take its turn before a kernel
