@@ -1,15 +1,14 @@
 #include "profiling/child_process.h"
 
+#include <fcntl.h>
+#include <spawn.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#define BOOST_PROCESS_USE_STD_FS  // otherwise it needs Boost.Filesystem
-#include <boost/process/args.hpp>
-#include <boost/process/child.hpp>
-#include <boost/process/error.hpp>
-#include <boost/process/io.hpp>
-#include <boost/process/search_path.hpp>
+#include <array>
+#include <cerrno>
 #include <cstdio>
-#include <iterator>
 #include <memory>
 
 namespace coshard {
@@ -23,35 +22,53 @@ using File = std::unique_ptr<std::FILE, Close>;
 // A file in memory, read from its beginning: unlike a pipe, it needs nobody who writes while the
 // output is read, and raises no SIGPIPE if the program ends before it has read all.
 File file_of(std::string_view bytes) {
-  File file(::fdopen(::memfd_create("input", MFD_CLOEXEC), "w+"));
+  File file(::fdopen(::memfd_create("stream", MFD_CLOEXEC), "w+"));
   if (file == nullptr) return nullptr;
   const bool written = std::fwrite(bytes.data(), 1, bytes.size(), file.get()) == bytes.size();
   const bool at_begin = std::fseek(file.get(), 0, SEEK_SET) == 0;  // flushes
   return written && at_begin ? std::move(file) : nullptr;
 }
 
+// From the beginning to the end, whoever wrote it.
+std::string contents(std::FILE* file) {
+  std::rewind(file);
+  std::string text;
+  std::array<char, 4096> part;
+  while (const std::size_t count = std::fread(part.data(), 1, part.size(), file))
+    text.append(part.data(), count);
+  return text;
+}
+
+// The program's exit status; -1 if it was not started, or ended by a signal.
+int run(const std::vector<std::string>& command, std::FILE* in, std::FILE* out) {
+  std::vector<char*> words;
+  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  posix_spawn_file_actions_t streams;
+  ::posix_spawn_file_actions_init(&streams);
+  ::posix_spawn_file_actions_adddup2(&streams, ::fileno(in), STDIN_FILENO);
+  ::posix_spawn_file_actions_adddup2(&streams, ::fileno(out), STDOUT_FILENO);
+  ::posix_spawn_file_actions_addopen(&streams, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  ::pid_t child = 0;
+  const int failed =
+      ::posix_spawnp(&child, words.front(), &streams, nullptr, words.data(), environ);
+  ::posix_spawn_file_actions_destroy(&streams);
+  if (failed != 0) return -1;
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0)
+    if (errno != EINTR) return -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
 }  // namespace
 
 std::optional<std::string> output_of(const std::vector<std::string>& command,
                                      std::string_view input) {
-  namespace process = boost::process;
-  const std::string& name = command.front();
-  const std::vector<std::string> arguments(command.begin() + 1, command.end());
-  const bool has_path = name.find('/') != std::string::npos;
-  const auto program = has_path ? process::filesystem::path(name) : process::search_path(name);
-  if (program.empty()) return std::nullopt;
   const File in = file_of(input);
-  if (in == nullptr) return std::nullopt;
-  std::error_code failed;
-  process::ipstream out;
-  process::child child(program, process::args(arguments),
-                       process::std_in<in.get(), process::std_out> out,
-                       process::std_err > process::null, failed);
-  if (failed) return std::nullopt;
-  const std::string text(std::istreambuf_iterator<char>(out), {});
-  child.wait(failed);
-  if (failed || child.exit_code() != 0) return std::nullopt;
-  return text;
+  const File out = file_of({});
+  if (in == nullptr || out == nullptr || run(command, in.get(), out.get()) != 0)
+    return std::nullopt;
+  return contents(out.get());
 }
 
 }  // namespace coshard
