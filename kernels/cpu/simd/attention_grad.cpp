@@ -6,7 +6,7 @@
 namespace coshard::kernels::cpu::COSHARD_ISA {
 namespace {
 
-struct Workspace {
+struct GradWorkspace {
   float* keys;      // [tk][width]
   float* keys_t;    // [dim][keys_width]
   float* values_t;  // [dim][keys_width]
@@ -47,7 +47,7 @@ void store_mask_gradient(T* to, const float* slopes, std::int64_t seen, std::int
 }
 
 template <class T>
-void backward_block(const AttentionGrad& args, const AttentionSizes& n, const Workspace& w,
+void backward_block(const AttentionGrad& args, const AttentionSizes& n, const GradWorkspace& w,
                     std::int64_t b, std::int64_t h, std::int64_t first) {
   const std::int64_t rows = n.tq - first < kQueryRows ? n.tq - first : kQueryRows;
   const std::int64_t seen = n.visible(first + rows - 1);
@@ -85,14 +85,14 @@ void backward_group(const AttentionGrad& args, const AttentionSizes& n, std::int
                     std::int64_t kv) {
   const std::int64_t packed = n.tk * n.width();
   const std::int64_t transposed = n.dim * n.keys_width();
-  const Workspace w = {scratch(0, packed),
-                       scratch(1, transposed),
-                       scratch(2, transposed),
-                       scratch(3, packed),
-                       scratch(4, packed),
-                       scratch(5, 3 * kQueryRows * n.width()),
-                       scratch(6, kQueryRows * n.keys_width()),
-                       scratch(7, kQueryRows * n.keys_width())};
+  const GradWorkspace w = {scratch(0, packed),
+                           scratch(1, transposed),
+                           scratch(2, transposed),
+                           scratch(3, packed),
+                           scratch(4, packed),
+                           scratch(5, 3 * kQueryRows * n.width()),
+                           scratch(6, kQueryRows * n.keys_width()),
+                           scratch(7, kQueryRows * n.keys_width())};
   const T* k = row_of<const T>(args.k, b, kv, 0);
   const T* v = row_of<const T>(args.v, b, kv, 0);
   pack_rows(w.keys, k, args.k.strides[2], n.tk, n.dim, 1.0F);
