@@ -11,6 +11,9 @@ html_show_sphinx = False
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {"use_download_button": False, "use_fullscreen_button": False, "extra_navbar": ""}
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_extra_path = ["llms.txt"]
 exclude_patterns = ["Doxyfile", "reference.dox"]
 # `cpp` blocks show fragments too, which the lexer need not understand.
 suppress_warnings = ["misc.highlighting_failure"]

@@ -11,12 +11,13 @@ import unittest
 
 sys.dont_write_bytecode = True  # beside the scripts that are loaded
 
-from site_check import problems_of
+from site_check import chromium, problems_of, wide_blocks_of
 from snippets import blocks_of, source_of
 
 ROOT = sys.argv.pop(1)
 DOCS = os.path.join(ROOT, "docs")
-PAGES = [os.path.join(ROOT, "README.md")] + sorted(glob.glob(os.path.join(DOCS, "*.md")))
+README = os.path.join(ROOT, "README.md")
+PAGES = sorted(glob.glob(os.path.join(ROOT, "*.md"))) + sorted(glob.glob(os.path.join(DOCS, "*.md")))
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 MAY_INCLUDE = {f"<coshard/{name}.h>" for name in ("coshard", "asio", "op", "device", "debug", "simulate")}
 
@@ -66,15 +67,32 @@ class Pages(unittest.TestCase):
 
     def test_a_dead_link_is_found(self):
         text = "# A b\n[file](no.md) [heading](#a-c) [fine](#a-b) `[code](no.md)`\n"
-        self.assertEqual(dead_links(PAGES[0], text, read), ["no.md", "#a-c"])
+        self.assertEqual(dead_links(README, text, read), ["no.md", "#a-c"])
+
+    def test_no_link_is_dead_where_the_site_gathers_its_pages(self):
+        with tempfile.TemporaryDirectory() as folder:
+            gathered = os.path.join(folder, "pages")
+            load("docs/gather_pages.py").gather(ROOT, gathered)
+            names = sorted(os.path.basename(page) for page in PAGES)
+            self.assertEqual(sorted(name for name in os.listdir(gathered) if name.endswith(".md")), names)
+            for name in names:
+                page = os.path.join(gathered, name)
+                self.assertEqual(dead_links(page, read(page), read), [], name)
 
     def test_every_page_is_in_the_navigation_and_in_the_build(self):
-        names = {os.path.basename(page).removesuffix(".md") for page in PAGES[1:]}
+        names = {os.path.basename(page).removesuffix(".md") for page in PAGES}
         tree = re.search(r"```\{toctree\}(.*?)```", read(os.path.join(DOCS, "index.md")), re.S).group(1)
         listed = [line for line in tree.split("\n") if re.fullmatch(r"\w+", line)]
         self.assertEqual(sorted(listed), sorted(names - {"index"}))
         build = read(os.path.join(ROOT, "tests/docs/meson.build"))
-        self.assertEqual({name for name in names if f"'{name}'" not in build}, set())
+        self.assertEqual({name for name in names if f"'{name}'" not in build and os.path.exists(os.path.join(DOCS, name + ".md"))}, set())
+
+    def test_llms_txt_has_each_page_but_the_index(self):
+        text = read(os.path.join(DOCS, "llms.txt"))
+        self.assertRegex(text, r"\A# coshard\n\n> ")
+        entries = re.findall(r"^- \[[^\]]+\]\((\S+)\): \S", text, re.M)
+        self.assertEqual(sorted(entries), sorted({os.path.basename(page) for page in PAGES} - {"index.md"}))
+        self.assertEqual(text.count("]("), len(entries))
 
     def test_every_drawing_is_shown_and_stands_alone(self):
         shown = "".join(read(page) for page in PAGES)
@@ -83,7 +101,7 @@ class Pages(unittest.TestCase):
             self.assertNotRegex(read(drawing).replace("http://www.w3.org/2000/svg", ""), r"https?://|<script|@import")
 
     def test_readme_is_one_screen_and_shows_the_quickstart(self):
-        readme = read(PAGES[0])
+        readme = read(README)
         self.assertLessEqual(readme.count("\n"), 100)
         self.assertIn("```cpp\n" + read(os.path.join(ROOT, "examples/quickstart.cpp")) + "```\n", readme)
         for command in ("tools/demo ", "tools/check "):
@@ -152,6 +170,15 @@ class Site(unittest.TestCase):
             self.assertEqual(len(self.problems(page)), 1, page)
         for style in ('@import "https://a.b/c.css";', "x { src: url('//a.b/c.woff') }"):
             self.assertEqual(len(self.problems("<p>", style)), 1, style)
+
+
+    @unittest.skipUnless(chromium.installed(), "chromium is not installed")
+    def test_code_that_is_wider_than_its_column_is_found(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "index.html"), "w", encoding="utf-8") as file:
+                for width in (10, 1000):
+                    file.write(f"<pre style='overflow: auto'>line\n{'x' * width}</pre>")
+            self.assertEqual(wide_blocks_of(folder), ["index.html: wider than its column: " + "x" * 1000])
 
 
 class Reference(unittest.TestCase):

@@ -3,12 +3,17 @@
 Every page's links lead to files and places of the site that are there, and nothing that a page loads (scripts, styles,
 images, fonts) comes from elsewhere, so that the site opens without a network. Links for readers may lead anywhere. Places
 within the API reference are Doxygen's affair: 1.9.4 lists friends and private nested classes at places that it leaves out.
+No block of code of a page scrolls sideways in a window of 1300 pixels; measured where Chromium is installed.
 """
+import glob
 import os
 import re
 import sys
 from html.parser import HTMLParser
 from urllib.parse import unquote, urlsplit
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tools/trace"))
+import chromium
 
 LOADED = {("script", "src"), ("link", "href"), ("img", "src"), ("iframe", "src"), ("source", "src"), ("object", "data")}
 ELSEWHERE = re.compile(r"(https?:)?//")
@@ -70,8 +75,26 @@ def problems_of(folder):
     return found
 
 
+WIDE = """[...document.querySelectorAll('pre')].filter(block => block.scrollWidth > block.clientWidth)
+  .map(block => block.textContent.split('\\n').reduce((longest, line) => line.length > longest.length ? line : longest))"""
+
+
+def wide_blocks_of(folder):
+    """Blocks of code that do not fit their column, by their longest lines."""
+    found = []
+    with chromium.Chromium() as browser:
+        for path in sorted(glob.glob(os.path.join(folder, "*.html"))):
+            browser.open(path, 1300, 900, dark=False)
+            found += [f"{os.path.basename(path)}: wider than its column: {line}" for line in browser.value(WIDE)]
+    return found
+
+
 if __name__ == "__main__":
     all_found = problems_of(sys.argv[1])
+    if chromium.installed():
+        all_found += wide_blocks_of(sys.argv[1])
+    else:
+        print("chromium is not installed: whether blocks of code fit their column was not measured")
     for line in all_found:
         print(line, file=sys.stderr)
     sys.exit(1 if all_found else 0)
