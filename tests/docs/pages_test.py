@@ -123,6 +123,15 @@ class Pages(unittest.TestCase):
         self.assertLessEqual(listed, headers)
 
 
+class Changelog(unittest.TestCase):
+    def test_a_change_is_one_line_under_added_changed_or_fixed(self):
+        begun = False
+        for line in read(os.path.join(ROOT, "CHANGELOG.md")).split("\n"):
+            begun = begun or line.startswith("## ")
+            if begun and line:
+                self.assertRegex(line, r"^(## \d+\.\d+\.\d+( \(unreleased\))?|### (Added|Changed|Fixed)|- .{1,138})$")
+
+
 class Snippets(unittest.TestCase):
     def source(self, text):
         with tempfile.TemporaryDirectory() as folder:
