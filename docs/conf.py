@@ -15,6 +15,7 @@ html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_extra_path = ["llms.txt"]
 exclude_patterns = ["Doxyfile", "reference.dox"]
+highlight_language = "none"
 # `cpp` blocks show fragments too, which the lexer need not understand.
 suppress_warnings = ["misc.highlighting_failure"]
 nitpicky = True
