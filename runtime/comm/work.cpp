@@ -1,20 +1,13 @@
 #include <coshard/runtime/comm/work.h>
 
-#include <algorithm>
 #include <utility>
 
 #include <coshard/runtime/coro/executor.h>
 #include "runtime/comm/neighbours.h"
+#include "runtime/coro/executor_asio.h"
 #include "runtime/coro/fault_switch.h"
 
 namespace coshard {
-namespace {
-
-std::int64_t earlier(std::int64_t a, std::int64_t b) {
-  return a == 0 ? b : b == 0 ? a : std::min(a, b);
-}
-
-}  // namespace
 
 bool WorkAwaiter::await_ready() const {
   Branch::current().throw_if_cancelled();

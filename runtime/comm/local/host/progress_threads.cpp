@@ -14,7 +14,7 @@ namespace coshard {
 namespace {
 
 // While ranks compute; a shorter poll costs computation more than it gains (20 MB over TCP).
-constexpr std::int64_t kPollNs = 500'000;
+constexpr std::int64_t kBusyPollNs = 500'000;
 // When nothing has moved for this long, some rank is late by more than a longer poll adds.
 constexpr std::int64_t kQuietNs = 20'000'000, kQuietPollNs = 1'000'000;
 // Polling continues this long after the last op in flight: waking a thread would cost the next
@@ -153,7 +153,7 @@ std::int64_t ProgressThreads::next_poll(bool moved) {
   const std::int64_t now = LinkQueue::now();
   std::int64_t since = moved_ns_.load(std::memory_order_relaxed);
   if (moved || since == 0) moved_ns_.store(since = now, std::memory_order_relaxed);
-  return now + (now - since > kQuietNs ? kQuietPollNs : kPollNs);
+  return now + (now - since > kQuietNs ? kQuietPollNs : kBusyPollNs);
 }
 
 void ProgressThreads::sleep(Helper& helper, std::int64_t wake_ns) {
@@ -202,7 +202,7 @@ void ProgressThreads::run(Helper& helper, const std::string& name) {
     if (moved || stopping_.load()) continue;
     const std::int64_t now = remote_ != nullptr ? LinkQueue::now() : 0;
     if (wake_ns != 0) linger_ns = now + kLingerNs;
-    if (wake_ns == 0 && linger_ns > now) wake_ns = now + kPollNs;
+    if (wake_ns == 0 && linger_ns > now) wake_ns = now + kBusyPollNs;
     if (wake_ns != 0 || nap.begin()) sleep(helper, wake_ns);
   }
   RankContext::exchange(nullptr);
