@@ -25,8 +25,8 @@ struct RankProgram {
   std::function<void(int rank, const std::exception_ptr& error)> failed;
   // `rank` has been torn down, or could not be run: the host's last call for it, once.
   std::function<void(int rank)> ended;
-  // On the thread that called RankHost::run, while ranks run on others: returns when all have
-  // ended.
+  // On the thread or fiber that called RankHost::run, while ranks run on others: returns when all
+  // have ended.
   std::function<void()> watch;
   // The rank in the census of its world (census.h), for hosts whose ranks sleep in real time; may
   // be null, or return null.
@@ -36,11 +36,16 @@ struct RankProgram {
 class RankHost {
  public:
   virtual ~RankHost() = default;
+  // Where the thread or fiber that calls run() sleeps, and its clock: virtual in a simulation.
+  virtual Parker& parker() { return parker_; }
   // Returns when the programs of all ranks have ended. Throws exceptions of user handlers that no
   // rank could receive.
   // `ranks`: those of this process, ascending.
   virtual void run(std::span<const int> ranks, ThreadGroup& thread_group,
                    const RankProgram& program) = 0;
+
+ private:
+  ThreadParker parker_;
 };
 
 // One thread per rank.

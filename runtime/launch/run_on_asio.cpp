@@ -38,7 +38,8 @@ struct AsioRun {
   const Program program;
   Neighbours neighbours;
   std::unique_ptr<Roster> roster;
-  RunState state{*roster, options};
+  ThreadParker clock;  // an AsioWatch sleeps in its timer
+  RunState state{*roster, options, clock};
 };
 
 // Does on a strand of the first executor what the calling thread of run_ranks does otherwise: it
@@ -58,7 +59,7 @@ class AsioWatch : public std::enable_shared_from_this<AsioWatch> {
   AsioWatch& operator=(const AsioWatch&) = delete;
 
   void start() {
-    wait_until(Clock::time_point::max());
+    wait_until(kNever);
     run_->state.on_change([this, gate = AsioGateService::gate_of(strand_.context())] {
       const AsioGate::Pass pass(*gate);
       if (auto self = pass ? weak_from_this().lock() : nullptr)
@@ -67,20 +68,23 @@ class AsioWatch : public std::enable_shared_from_this<AsioWatch> {
   }
 
  private:
-  using Clock = RunState::Clock;
+  using Time = RunState::Time;
+  using Timer = boost::asio::steady_timer;
+  static constexpr Time kNever = Timer::time_point::max().time_since_epoch();
   static constexpr std::chrono::milliseconds kLookAgain{2};  // for ranks elsewhere
 
   void look() {
-    const std::optional<Clock::time_point> due = run_->state.look();
+    const std::optional<Time> due = run_->state.look();
     if (!done_) return;
-    const Clock::time_point next = due.value_or(Clock::time_point::max());
+    const Time next = due.value_or(kNever);
     if (!run_->state.over()) return wait_until(next);
-    if (!run_->roster->over()) return wait_until(std::min(next, Clock::now() + kLookAgain));
+    if (!run_->roster->over())
+      return wait_until(std::min(next, Time(run_->clock.now()) + kLookAgain));
     timer_.cancel();
     std::exchange(done_, nullptr)(run_->state.error());
   }
-  void wait_until(Clock::time_point due) {
-    timer_.expires_at(due);
+  void wait_until(Time due) {
+    timer_.expires_at(Timer::time_point(due));
     timer_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
       if (!error) self->look();
     });
@@ -88,7 +92,7 @@ class AsioWatch : public std::enable_shared_from_this<AsioWatch> {
 
   std::shared_ptr<AsioRun> run_;
   boost::asio::strand<boost::asio::any_io_executor> strand_;
-  boost::asio::steady_timer timer_;
+  Timer timer_;
   std::function<void(std::exception_ptr)> done_;  // null: already called
 };
 

@@ -17,8 +17,9 @@ constexpr const char* kStandstill = "deadlock: every rank waits and nothing can 
 
 // Order matters: later members use earlier ones; the census calls back only while ranks run.
 struct Run {
-  Run(const WorldOptions& settled, std::unique_ptr<Roster> all, const Program& main)
-      : options(settled), program(main), roster(std::move(all)) {
+  Run(const WorldOptions& settled, std::unique_ptr<Roster> all, const Program& main,
+      Parker& watcher)
+      : options(settled), program(main), roster(std::move(all)), state(*roster, options, watcher) {
     for (const int rank : roster->here()) sleepers[rank] = &census.add(rank);
     roster->count_in(census);
   }
@@ -28,7 +29,7 @@ struct Run {
   Census census{[this](int rank) { state.ring(rank); },
                 [this](const std::string& all) { state.standstill(str_cat(kStandstill, all)); }};
   std::unique_ptr<Roster> roster;
-  RunState state{*roster, options};
+  RunState state;
   std::map<int, Sleeper*> sleepers;
 };
 
@@ -74,7 +75,7 @@ void run_rank(Run& run, int rank, Executor& executor) {
 
 void run_ranks_on(RankHost& host, const WorldOptions& options, std::unique_ptr<Roster> roster,
                   const Program& program) {
-  Run run(options, std::move(roster), program);
+  Run run(options, std::move(roster), program, host.parker());
   const RankProgram ranks{
       [&](int rank, Executor& executor) { run_rank(run, rank, executor); },
       [&](int rank, const std::exception_ptr& error) {

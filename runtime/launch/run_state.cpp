@@ -23,8 +23,11 @@ bool may_be_a_consequence(const std::exception_ptr& error) {
 
 }  // namespace
 
-RunState::RunState(Roster& roster, const WorldOptions& options)
-    : roster_(roster), options_(options), ranks_(static_cast<std::size_t>(roster.size())) {
+RunState::RunState(Roster& roster, const WorldOptions& options, Parker& watcher)
+    : roster_(roster),
+      options_(options),
+      watcher_(watcher),
+      ranks_(static_cast<std::size_t>(roster.size())) {
   for (const int rank : roster_.here()) ranks_[static_cast<std::size_t>(rank)].here = true;
   roster_.on_failure([this](const std::string& cause) {
     failed({-1, cause}, std::make_exception_ptr(PeerFailure(cause)));
@@ -68,7 +71,7 @@ void RunState::failing(const Failure& failure, const std::exception_ptr& error) 
     rank.failing.reset();
     rank.told_failing = false;
   } else if (!rank.failing && kind_of(error) == kOwn) {
-    rank.failing = Kept{failure, error, Clock::now()};
+    rank.failing = Kept{failure, error, now()};
     tell_of_change();
   }
 }
@@ -95,7 +98,7 @@ void RunState::failed(const Failure& failure, const std::exception_ptr& error) {
   std::string cause;
   {
     const std::scoped_lock lock(mutex_);
-    Kept kept{failure, error, Clock::now()};
+    Kept kept{failure, error, now()};
     if (const Kept* cause = kind == kOwn ? before(failure.rank, error) : nullptr) kept = *cause;
     if (kind == kEcho || kept.failure.rank < 0) {
       cause = kept.failure.text;
@@ -138,7 +141,7 @@ void RunState::on_change(std::function<void()> changed) {
 }
 
 void RunState::tell_of_change() {
-  changed_.notify_all();
+  watcher_.ring();
   if (on_change_) on_change_();
 }
 

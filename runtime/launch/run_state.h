@@ -4,7 +4,6 @@
 // the thread that called run_ranks watches, so that a stuck rank cannot prevent failures from being
 // reported.
 #include <chrono>
-#include <condition_variable>
 #include <exception>
 #include <functional>
 #include <mutex>
@@ -22,9 +21,9 @@ struct WorldOptions;
 
 class RunState {
  public:
-  using Clock = std::chrono::steady_clock;
-  // Both outlive it.
-  RunState(Roster& roster, const WorldOptions& options);
+  using Time = std::chrono::nanoseconds;  // of the watcher's clock
+  // All outlive it. `watcher`: where watch() sleeps, and the clock that bounds what is due.
+  RunState(Roster& roster, const WorldOptions& options, Parker& watcher);
   ~RunState() { roster_.on_failure(nullptr); }
   RunState(const RunState&) = delete;
   RunState& operator=(const RunState&) = delete;
@@ -50,7 +49,7 @@ class RunState {
   void watch();
   // Non-blocking watch(): does what is due and returns when to call it next; call it sooner if
   // `changed` is called, which happens on any thread and must not call back. One thread at a time.
-  std::optional<Clock::time_point> look();
+  std::optional<Time> look();
   void on_change(std::function<void()> changed);  // null: none
   bool over() const;                              // all ranks of this process have ended
   // The first original error; else the first that only reports a peer's; else the first
@@ -64,7 +63,7 @@ class RunState {
   struct Kept {
     Failure failure;
     std::exception_ptr error;
-    Clock::time_point at;
+    Time at{};
   };
   struct Rank {
     bool here = false;             // in this process
@@ -79,23 +78,24 @@ class RunState {
   const Kept* before(int rank, const std::exception_ptr& error) const;
   void keep(Kind kind, Kept kept);
   void tell_of_change();
-  std::optional<Clock::time_point> do_what_is_due(std::unique_lock<std::mutex>& lock);
+  Time now() const { return Time(watcher_.now()); }
+  std::optional<Time> do_what_is_due(std::unique_lock<std::mutex>& lock);
   void end_all(const std::string& cause);
-  std::optional<Clock::time_point> tell_overdue(std::unique_lock<std::mutex>& lock);
-  std::optional<Clock::time_point> tell_failure(std::unique_lock<std::mutex>& lock);
-  std::optional<Clock::time_point> tell_still_running(std::unique_lock<std::mutex>& lock);
-  StillRunning still_running(Clock::time_point now) const;
+  std::optional<Time> tell_overdue(std::unique_lock<std::mutex>& lock);
+  std::optional<Time> tell_failure(std::unique_lock<std::mutex>& lock);
+  std::optional<Time> tell_still_running(std::unique_lock<std::mutex>& lock);
+  StillRunning still_running(Time now) const;
 
   Roster& roster_;
   const WorldOptions& options_;
+  Parker& watcher_;
   mutable std::mutex mutex_;  // all below
-  std::condition_variable changed_;
   std::function<void()> on_change_;
   std::vector<Rank> ranks_;  // by world rank; those in other processes never begin
   std::optional<Kept> kept_[kKinds];
   std::string cause_;  // why all ranks were ended; "": they were not
-  std::optional<Clock::time_point> told_;
-  Clock::time_point next_reminder_;
+  std::optional<Time> told_;
+  Time next_reminder_{};
 };
 
 }  // namespace coshard

@@ -10,8 +10,8 @@ namespace coshard {
 namespace {
 
 using namespace std::chrono_literals;
-using Clock = RunState::Clock;
-using Due = std::optional<Clock::time_point>;
+using Time = RunState::Time;
+using Due = std::optional<Time>;
 constexpr auto kOverdue = 1s;       // for a cancelled sibling to end
 constexpr auto kEchoWaits = 500ms;  // for the error behind a peer's echo of it
 constexpr auto kFirstReminder = 1s;
@@ -44,11 +44,9 @@ void RunState::watch() {
   while (!all_have_ended()) {
     const Due due = do_what_is_due(lock);
     if (all_have_ended()) break;
-    if (due) {
-      changed_.wait_until(lock, *due);
-    } else {
-      changed_.wait(lock);
-    }
+    lock.unlock();
+    watcher_.park(due ? due->count() : 0);
+    lock.lock();
   }
   tell_failure(lock);
 }
@@ -67,7 +65,7 @@ Due RunState::do_what_is_due(std::unique_lock<std::mutex>& lock) {
 }
 
 Due RunState::tell_overdue(std::unique_lock<std::mutex>& lock) {
-  const Clock::time_point now = Clock::now();
+  const Time now = this->now();
   Due next;
   for (Rank& rank : ranks_) {
     if (!rank.failing || rank.told_failing || rank.ended) continue;
@@ -88,11 +86,11 @@ Due RunState::tell_overdue(std::unique_lock<std::mutex>& lock) {
 Due RunState::tell_failure(std::unique_lock<std::mutex>& lock) {
   const std::optional<Kept>& kept = kept_[kOwn] ? kept_[kOwn] : kept_[kEcho];
   if (told_ || !kept) return {};
-  const Clock::time_point now = Clock::now();
+  const Time now = this->now();
   const bool echo = !kept_[kOwn] && !all_have_ended();
   if (echo && now < kept->at + kEchoWaits) return kept->at + kEchoWaits;
   told_ = now;
-  next_reminder_ = now + std::min<Clock::duration>(kFirstReminder, within_a_year(options_.grace));
+  next_reminder_ = now + std::min<Time>(kFirstReminder, within_a_year(options_.grace));
   if (!options_.on_failure) return now;
   Failure failure = kept->failure;
   lock.unlock();
@@ -104,16 +102,16 @@ Due RunState::tell_failure(std::unique_lock<std::mutex>& lock) {
 
 Due RunState::tell_still_running(std::unique_lock<std::mutex>& lock) {
   if (!told_ || !options_.on_still_running || all_have_ended()) return {};
-  const Clock::time_point now = Clock::now();
+  const Time now = this->now();
   if (now < next_reminder_) return next_reminder_;
   const StillRunning news = still_running(now);
-  const Clock::time_point end_of_grace = *told_ + within_a_year(options_.grace);
+  const Time end_of_grace = *told_ + within_a_year(options_.grace);
   next_reminder_ = now < end_of_grace ? std::min(now + kReminder, end_of_grace) : now + kReminder;
   call(options_.on_still_running, news, lock);
   return next_reminder_;
 }
 
-StillRunning RunState::still_running(Clock::time_point now) const {
+StillRunning RunState::still_running(Time now) const {
   StillRunning news;
   news.since = std::chrono::duration_cast<std::chrono::milliseconds>(now - *told_);
   news.out_of_grace = now >= *told_ + within_a_year(options_.grace);

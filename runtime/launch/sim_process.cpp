@@ -37,12 +37,12 @@ std::unique_ptr<Roster> SimProcess::make_roster(const WorldOptions& options, Sim
   SimRoster::Hooks hooks;
   hooks.say = [this](const Notice& notice) { all_.say(number_, notice); };
   hooks.note_failed = [this] { return all_.note_failed(number_); };
-  hooks.sleep = [this] { sleep(); };
+  hooks.sleep = [this] { main_.park(0); };
   hooks.all_ended = [this] { return all_.alive_ == 0; };
   hooks.gone = [this] {
     roster_ = nullptr;
     group_ = nullptr;
-    while (progressing_) sleep();
+    while (progressing_) main_.park(0);
   };
   auto roster = std::make_unique<SimRoster>(options, all_.sim_.processes, mpi->api(number_),
                                             std::move(hooks));
@@ -52,8 +52,8 @@ std::unique_ptr<Roster> SimProcess::make_roster(const WorldOptions& options, Sim
 
 void SimProcess::live(Parker& parker, const WorldOptions& options, std::unique_ptr<Roster> roster,
                       const Program& program) {
-  main_ = &parker;
-  RankContext context(&parker);
+  main_.fiber = &parker;
+  RankContext context(&main_);
   RankContext::exchange(&context);
   try {
     run_ranks_on(*this, options, std::move(roster), program);
@@ -71,19 +71,17 @@ void SimProcess::run(std::span<const int>, ThreadGroup& group, const RankProgram
   group.use(*this);
   begun_ = &program;
   for (Parker* rank : early_) rank->ring();
-  while (alive_ > 0) sleep();
+  program.watch();
+  while (alive_ > 0) main_.park(0);
 }
 
-// Sleep of the main function.
-void SimProcess::sleep() {
+void SimProcess::MainParker::park(std::int64_t deadline_ns, boost::asio::io_context* asio) {
   RankContext& mine = RankContext::current();
-  main_->park(0);
+  fiber->park(deadline_ns, asio);
   RankContext::exchange(&mine);
 }
 
-void SimProcess::awake() {
-  if (main_ != nullptr) main_->ring();
-}
+void SimProcess::awake() { main_.ring(); }
 
 void SimProcess::wake() {
   if (group_ != nullptr) group_->wake();

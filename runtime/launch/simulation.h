@@ -44,6 +44,7 @@ class SimProcess final : public RankHost, public TransferClock {
   const std::exception_ptr& error() const { return error_; }
 
   // RankHost
+  Parker& parker() override { return main_; }
   void run(std::span<const int> here, ThreadGroup& group, const RankProgram& program) override;
 
   // TransferClock
@@ -52,7 +53,18 @@ class SimProcess final : public RankHost, public TransferClock {
   void offered() override { progress_soon(); }
 
  private:
-  void sleep();
+  // Where its main function sleeps, which stays current meanwhile.
+  class MainParker final : public Parker {
+   public:
+    void park(std::int64_t deadline_ns, boost::asio::io_context* asio = nullptr) override;
+    void ring() noexcept override {
+      if (fiber != nullptr) fiber->ring();
+    }
+    std::int64_t now() const override { return fiber->now(); }
+    bool shares_its_thread() const override { return true; }
+
+    Parker* fiber = nullptr;  // null: it has not begun
+  };
   void progress_soon();
   void progress();
 
@@ -65,7 +77,7 @@ class SimProcess final : public RankHost, public TransferClock {
   std::vector<Parker*> early_;  // ranks that wait for the process to begin
   SimRoster* roster_ = nullptr;
   ThreadGroup* group_ = nullptr;
-  Parker* main_ = nullptr;
+  MainParker main_;
   std::int64_t progress_ns_ = 0;  // when progress is due; 0: it is not
   bool progressing_ = false;      // and the main function waits for it to end
   std::exception_ptr error_;

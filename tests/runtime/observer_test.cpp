@@ -18,6 +18,7 @@
 namespace coshard {
 namespace {
 using namespace std::chrono_literals;
+using testing::compute_for;
 using testing::kMillisecond;
 using testing::virtual_now;
 
@@ -81,13 +82,6 @@ struct TimesOfWaits final : Observer {
   int awaits = 0;
 };
 using Times = TimesOfWaits::Times;
-
-// As a rank that computes does: nothing else of it runs.
-void compute_for(std::chrono::nanoseconds time) {
-  Parker& parker = RankContext::current().parker();
-  const std::int64_t until = parker.now() + time.count();
-  while (parker.now() < until) parker.park(until);
-}
 
 Task<void> sleep_and_compute(std::chrono::nanoseconds sleep, std::chrono::nanoseconds compute) {
   co_await sleep_for(sleep);

@@ -6,6 +6,7 @@
 #include "runtime/launch/rank_world.h"
 #include "runtime/launch/roster.h"
 #include "tests/runtime/launch/asio_ranks.h"
+#include "tests/support/virtual_ranks.h"
 
 namespace coshard::test {
 namespace {
@@ -28,16 +29,16 @@ Task<void> times_one(World& world, Clock::duration& took) {
 }
 TEST(Options, ALinkIsEmulatedOnACallersContextToo) {
   WorldOptions options = quick_options(2);
-  options.link = Link{400ms, 1e9};
+  options.link = Link{100ms, 1e9};
   std::vector<Clock::duration> took(2);
   const auto program = [&](World& world) {
     return times_one(world, took[static_cast<std::size_t>(world.rank())]);
   };
   run_ranks(options, program);
-  EXPECT_GE(took[0], 400ms);
+  EXPECT_GE(took[0], 100ms);
   asio::io_context io;
   const End end = end_on(io, options, program);
-  EXPECT_TRUE(end.failed || took[0] >= 400ms) << end;
+  EXPECT_TRUE(end.failed || took[0] >= 100ms) << end;
 }
 
 TEST(Options, WithoutANumberOfRanksThereIsOneForEachProcessOrTwoInOne) {
@@ -104,17 +105,23 @@ TEST(Options, ARankMayEndAheadOfAPeerThatHasYetToAskForAStop) {
 }
 
 Task<void> one_throws_one_naps(World& world) {
-  if (world.rank() == 0) throw std::runtime_error("boom");
-  std::this_thread::sleep_for(1500ms);
-  co_return;
+  if (world.rank() == 0) {
+    co_await sleep_for(1ms);  // the other one naps
+    throw std::runtime_error("boom");
+  }
+  testing::compute_for(1500ms);
 }
 TEST(Options, AGraceThatNeverEndsDoesNotEndAtOnce) {
   for (const auto grace : {std::chrono::milliseconds(10'000), std::chrono::milliseconds::max()}) {
-    bool out = false;
+    bool told = false, out = false;
     WorldOptions options = quick_options(2);
     options.grace = grace;
-    options.on_still_running = [&](const StillRunning& news) { out |= news.out_of_grace; };
-    EXPECT_THROW(run_ranks(options, one_throws_one_naps), std::runtime_error);
+    options.on_still_running = [&](const StillRunning& news) {
+      told = true;
+      out |= news.out_of_grace;
+    };
+    EXPECT_THROW(simulate(options, one_throws_one_naps, 0), std::runtime_error);
+    EXPECT_TRUE(told) << grace.count();
     EXPECT_FALSE(out) << grace.count();
   }
 }

@@ -1,4 +1,4 @@
-// When a failure is told, to whom, and what is no failure.
+// When a failure is told, to whom, and what is no failure; in virtual time.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -6,55 +6,72 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <coshard/runtime/coro/deadline.h>
 #include <coshard/runtime/coro/when_all.h>
-#include <coshard/runtime/launch/world.h>
+#include <coshard/runtime/launch/simulate.h>
 #include "tests/support/ends.h"
 #include "tests/support/errors.h"
+#include "tests/support/virtual_ranks.h"
 
 namespace coshard::test {
 namespace {
 using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
 using testing::Boom;
+using testing::compute_for;
 using testing::End;
-using testing::ends_of;
 using testing::quick_options;
 
-// What the hooks of a run were called with, and when.
+// What the hooks of a run were called with, and when, in virtual time since its begin.
 struct ToldOfRuns {
-  Clock::time_point begin = Clock::now();
   std::vector<Failure> failures;
-  std::vector<Clock::duration> after;
+  std::vector<std::chrono::nanoseconds> after;
   std::vector<StillRunning> running;
 
   WorldOptions options(int ranks) {
     WorldOptions options = quick_options(ranks);
     options.on_failure = [this](const Failure& failure) {
       failures.push_back(failure);
-      after.push_back(Clock::now() - begin);
+      after.push_back(std::chrono::nanoseconds(testing::virtual_now()) - kBegin);
     };
     options.on_still_running = [this](const StillRunning& news) { running.push_back(news); };
     return options;
   }
+
+ private:
+  static constexpr auto kBegin = 1s;  // see FiberPolicy
 };
 
-void compute(std::chrono::milliseconds duration) { std::this_thread::sleep_for(duration); }
+constexpr auto kATurnOrTwo = 1ms;
 
-Task<void> one_throws_others_compute(World& world) {
-  if (world.rank() == 1) throw Boom();
-  compute(400ms);
-  co_return;
+void simulate_once(const WorldOptions& options, const Program& program) {
+  simulate(options, program, 0);
+}
+
+Task<void> throws_while_others_compute() {
+  co_await sleep_for(kATurnOrTwo);
+  throw Boom();
+}
+Task<void> one_throws_others_compute(World& world, int& computed) {
+  if (world.rank() == 1) {
+    Task<void> throws = throws_while_others_compute();
+    co_await std::move(throws);
+  }
+  compute_for(400ms);
+  ++computed;
 }
 
 TEST(OnFailure, IsCalledOnceAndWhileOtherRanksStillCompute) {
   ToldOfRuns told;
-  EXPECT_THROW(run_ranks(told.options(3), one_throws_others_compute), Boom);
+  int computed = 0;
+  EXPECT_THROW(
+      simulate_once(told.options(3),
+                    [&](World& world) { return one_throws_others_compute(world, computed); }),
+      Boom);
+  EXPECT_EQ(computed, 2);
   ASSERT_EQ(told.failures.size(), 1U);
-  EXPECT_LT(told.after[0], 300ms);
+  EXPECT_LT(told.after[0], 2 * kATurnOrTwo);
   EXPECT_EQ(told.failures[0].rank, 1);
   EXPECT_EQ(told.failures[0].text, "boom");
   EXPECT_EQ(told.failures[0].line(), "rank 1: boom");
@@ -67,7 +84,7 @@ Task<void> all_throw(World&) {
 
 TEST(OnFailure, IsCalledOnceWhereAllRanksFail) {
   ToldOfRuns told;
-  EXPECT_THROW(run_ranks(told.options(4), all_throw), Boom);
+  EXPECT_THROW(simulate_once(told.options(4), all_throw), Boom);
   EXPECT_EQ(told.failures.size(), 1U);
 }
 
@@ -90,7 +107,7 @@ Task<void> throws_in_a_module(World& world) {
 
 TEST(OnFailure, NamesTheInnermostModule) {
   ToldOfRuns told;
-  EXPECT_THROW(run_ranks(told.options(1), throws_in_a_module), Boom);
+  EXPECT_THROW(simulate_once(told.options(1), throws_in_a_module), Boom);
   ASSERT_EQ(told.failures.size(), 1U);
   EXPECT_EQ(told.failures[0].line(), "rank 0, layers.0.mlp: boom");
 }
@@ -105,7 +122,7 @@ Task<void> one_poisons(World& world) {
 
 TEST(OnFailure, WhereNobodyFailedOfItsOwnTheFirstToHearOfItIsTold) {
   ToldOfRuns told;
-  EXPECT_THROW(run_ranks(told.options(2), one_poisons), Error);
+  EXPECT_THROW(simulate_once(told.options(2), one_poisons), Error);
   ASSERT_EQ(told.failures.size(), 1U);
   EXPECT_NE(told.failures[0].text.find("the disk is full"), std::string::npos)
       << told.failures[0].text;
@@ -125,7 +142,7 @@ TEST(OnFailure, IsNotCalledForACancellationWhichEndsNobodyElse) {
   std::atomic<int> ended{0};
   End end;
   try {
-    run_ranks(told.options(3), [&](World& world) { return one_is_cancelled(world, ended); });
+    simulate_once(told.options(3), [&](World& world) { return one_is_cancelled(world, ended); });
   } catch (...) {
     end = testing::end_of(std::current_exception());
   }
@@ -142,7 +159,7 @@ Task<void> throws_boom() {
 }
 // Its first turn comes after it was cancelled, and it awaits nothing that would tell it.
 Task<void> computes(std::chrono::milliseconds duration) {
-  compute(duration);
+  compute_for(duration);
   co_return;
 }
 Task<void> throw_beside_compute(std::chrono::milliseconds duration) {
@@ -163,23 +180,24 @@ TEST(OnFailure, ASiblingThatDoesNotEndKeepsTheFailureForASecond) {
   ToldOfRuns told;
   WorldOptions options = told.options(2);
   options.timeout = 10s;
-  EXPECT_THROW(run_ranks(options, [](World& world) { return wait_for_rank_0(world, 2000ms); }),
+  EXPECT_THROW(simulate_once(options, [](World& world) { return wait_for_rank_0(world, 2000ms); }),
                Boom);
   ASSERT_EQ(told.failures.size(), 1U);
   EXPECT_EQ(told.failures[0].line(), "rank 0: boom");
-  EXPECT_GE(told.after[0], 900ms);
-  EXPECT_LT(told.after[0], 1800ms);
+  EXPECT_GE(told.after[0], 1s);
+  EXPECT_LT(told.after[0], 1s + kATurnOrTwo);
 }
 
 TEST(OnFailure, APeersTimeoutIsNotTakenForTheFailureThatItComesOf) {
   ToldOfRuns told;
   WorldOptions options = told.options(2);
   options.timeout = 300ms;
-  EXPECT_THROW(run_ranks(options, [](World& world) { return wait_for_rank_0(world, 800ms); }),
+  EXPECT_THROW(simulate_once(options, [](World& world) { return wait_for_rank_0(world, 800ms); }),
                Boom);
   ASSERT_EQ(told.failures.size(), 1U);
   EXPECT_EQ(told.failures[0].line(), "rank 0: boom");
   EXPECT_GE(told.after[0], 300ms);
+  EXPECT_LT(told.after[0], 800ms);
 }
 
 Task<void> catch_too_late(World&) {
@@ -192,7 +210,7 @@ Task<void> catch_too_late(World&) {
 
 TEST(OnFailure, WhatIsCaughtBeforeASecondHasPassedIsNone) {
   ToldOfRuns told;
-  run_ranks(told.options(2), [](World&) -> Task<void> {
+  simulate_once(told.options(2), [](World&) -> Task<void> {
     try {
       Task<void> both = throw_beside_compute(100ms);
       co_await std::move(both);
@@ -200,14 +218,17 @@ TEST(OnFailure, WhatIsCaughtBeforeASecondHasPassedIsNone) {
     }
   });
   EXPECT_TRUE(told.failures.empty());
-  EXPECT_THROW(run_ranks(told.options(1), catch_too_late), Boom) << "it was told: too late";
+  EXPECT_THROW(simulate_once(told.options(1), catch_too_late), Boom) << "it was told: too late";
 }
 
 // --- who has not ended ---
 
 Task<void> one_is_stuck(World& world) {
-  if (world.rank() == 0) throw Boom();
-  if (world.rank() == 2) compute(3500ms);
+  if (world.rank() == 0) {
+    Task<void> throws = throws_while_others_compute();
+    co_await std::move(throws);
+  }
+  if (world.rank() == 2) compute_for(3500ms);
   co_return;
 }
 
@@ -215,15 +236,15 @@ TEST(StillRunningRanks, AreNamedAfterASecondEveryTwoSecondsAndWhenTheGraceIsOver
   ToldOfRuns told;
   WorldOptions options = told.options(3);
   options.grace = 2000ms;
-  EXPECT_THROW(run_ranks(options, one_is_stuck), Boom);
+  EXPECT_THROW(simulate_once(options, one_is_stuck), Boom);
   ASSERT_EQ(told.running.size(), 2U);
   for (const StillRunning& news : told.running) {
     EXPECT_EQ(news.ranks, std::vector<int>{2});
     EXPECT_EQ(news.text, "rank 2 (has issued no collective yet)");
   }
-  EXPECT_LT(told.running[0].since, 1500ms);
+  EXPECT_EQ(told.running[0].since, 1000ms);
   EXPECT_FALSE(told.running[0].out_of_grace);
-  EXPECT_GE(told.running[1].since, 2000ms);
+  EXPECT_EQ(told.running[1].since, 2000ms);
   EXPECT_TRUE(told.running[1].out_of_grace);
 }
 
