@@ -11,6 +11,7 @@
 #include <iterator>
 #include <thread>
 
+#include <coshard/runtime/coro/rank_context.h>
 #include <coshard/runtime/error.h>
 #include "runtime/comm/mpi/mpi_library.h"
 #include "runtime/launch/host.h"
@@ -20,7 +21,6 @@ namespace coshard {
 namespace {
 
 using std::chrono::milliseconds;
-using Clock = std::chrono::steady_clock;
 
 HelloNotice this_process() { return {::getpid(), host_name(), host_id(), pid_space_id()}; }
 
@@ -106,13 +106,16 @@ std::shared_ptr<MpiEngine> engine_of(const MpiApi& api, const Launched& launched
   return engine;
 }
 
-// Drives the engine until `so()`; false: the deadline expired first.
+// Drives the engine until `so()`; false: the deadline expired first, by the caller's clock.
 template <class So>
 bool drive_until(MpiEngine& engine, milliseconds deadline, const So& so) {
-  const Clock::time_point begin = Clock::now();
+  constexpr std::int64_t kPollNs = 100'000;
+  Parker& parker = RankContext::current().parker();
+  const std::int64_t begin = parker.now();
   while (!so()) {
-    if (deadline > milliseconds(0) && Clock::now() - begin > deadline) return false;
-    if (!engine.drive()) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    if (deadline > milliseconds(0) && std::chrono::nanoseconds(parker.now() - begin) > deadline)
+      return false;
+    if (!engine.drive()) parker.park(parker.now() + kPollNs);
   }
   return true;
 }

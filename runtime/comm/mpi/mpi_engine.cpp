@@ -249,13 +249,13 @@ void MpiEngine::post_next(const std::shared_ptr<Block>& block) {
 // Timed from its first piece: until then it may be waiting for the peer rather than the link.
 void MpiEngine::note_piece(Block& block) {
   note_moved(block.peer);
-  const std::int64_t now = now_ns(), deadline = deadline_ns_.load();
+  const std::int64_t now = rank_now_ns(), deadline = deadline_ns_.load();
   if (block.moves_since_ns == 0) block.moves_since_ns = now;
   if (deadline > 0 && now - block.moves_since_ns > deadline / 4) slow_ns_.store(now);
 }
 
 void MpiEngine::note_moved(int process) {
-  const std::int64_t now = now_ns(), deadline = deadline_ns_.load();
+  const std::int64_t now = rank_now_ns(), deadline = deadline_ns_.load();
   moved_ns_of_[place(process)].store(now);
   if (now - std::exchange(run_ns_, now) > deadline / 8) run_since_ns_ = now;
   if (deadline > 0 && now - run_since_ns_ > deadline / 4) steady_ns_.store(now);

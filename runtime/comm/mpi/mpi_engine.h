@@ -95,7 +95,7 @@ class MpiEngine {
   bool moves_steadily() const { return within(steady_ns_, deadline_ns_.load() / 8); }
   // Any thread. `process` is alive and may be waiting for data: they move slowly somewhere in the
   // job, or steadily in `process`.
-  void may_wait(int process) { may_wait_ns_of_[place(process)].store(now_ns()); }
+  void may_wait(int process) { may_wait_ns_of_[place(process)].store(rank_now_ns()); }
   bool lately_may_wait(int process) const {
     return within(may_wait_ns_of_[place(process)], deadline_ns_.load() / 2);
   }
@@ -118,7 +118,7 @@ class MpiEngine {
   };
   static std::size_t place(int process) { return static_cast<std::size_t>(process); }
   static bool within(const std::atomic<std::int64_t>& at, std::int64_t ns) {
-    return at.load() > 0 && now_ns() - at.load() < ns;
+    return at.load() > 0 && rank_now_ns() - at.load() < ns;
   }
   void expect_notice(int from);
   std::uint64_t add(Open open);

@@ -10,6 +10,7 @@
 
 #include <coshard/runtime/error.h>
 #include "tests/support/fake_mpi.h"
+#include "tests/support/virtual_ranks.h"
 
 namespace coshard {
 namespace {
@@ -81,20 +82,23 @@ TEST(Job, ProcessesThatDoNotComeAreNamedAtTheDeadline) {
   FakeMpi mpi(4, 5);
   const auto error_of = [&](int process) -> std::string {
     try {
-      const Job job(mpi.api(process), launched_as(process, 4), 300ms);
+      const Job job(mpi.api(process), launched_as(process, 4), 2300ms);
       return "";
     } catch (const Error& error) {
       return error.what();
     }
   };
   std::string first, second;
-  std::thread zero([&] { first = error_of(0); }), two([&] { second = error_of(2); });
-  zero.join();
-  two.join();
-  EXPECT_EQ(first, "2 of 4 processes did not join the job within 0.3 s: 1, 3");
+  testing::on_virtual_fibers(2, [&](int fiber) {
+    if (fiber == 0)
+      first = error_of(0);
+    else
+      second = error_of(2);
+  });
+  EXPECT_EQ(first, "2 of 4 processes did not join the job within 2.3 s: 1, 3");
   EXPECT_EQ(
       second,
-      "process 2: process 0 did not answer within 0.3 s: it is waiting for other processes, or "
+      "process 2: process 0 did not answer within 2.3 s: it is waiting for other processes, or "
       "has not called run()");
 }
 

@@ -15,6 +15,7 @@
 #include <coshard/runtime/error.h>
 #include "tests/support/fake_mpi.h"
 #include "tests/support/nanoseconds.h"
+#include "tests/support/virtual_ranks.h"
 
 namespace coshard {
 namespace {
@@ -102,19 +103,18 @@ TEST(MpiEngine, SaysWhetherShortBlocksMoveWithoutAPause) {
   FakeMpi mpi(2, 1);
   MpiEngine a(mpi.api(0)), b(mpi.api(1));
   b.set_deadline(kDeadline.count());
-  int data = 7;
-  const auto move = [&] {
+  auto move = [&, data = 7]() mutable {
     bool over = false;
     a.send(&data, sizeof data, 1, 7, [] {});
     b.receive(&data, sizeof data, 0, 7, [&] { over = true; });
     while (!over) a.drive(), b.drive();
     return b.moves_steadily();
   };
-  const std::int64_t begin = now_ns();
-  while (!move() && now_ns() - begin < 60'000'000'000) std::this_thread::yield();
-  EXPECT_TRUE(move() && now_ns() - begin > kDeadline.count() / 4);
-  std::this_thread::sleep_for(kDeadline / 8);
-  EXPECT_FALSE(b.moves_steadily() || move()) << "after a pause";
+  testing::on_virtual_fibers(1, [&](int) {
+    for (int i = 0; i <= 5; ++i, testing::compute_for(kDeadline / 16)) EXPECT_EQ(move(), i > 4);
+    testing::compute_for(kDeadline / 16 + std::chrono::nanoseconds(1));
+    EXPECT_FALSE(b.moves_steadily() || move()) << "after a pause";
+  });
 }
 
 TEST(MpiEngine, KeepsNoticesThatNobodyTakes) {
