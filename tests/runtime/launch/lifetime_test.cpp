@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
@@ -59,7 +60,7 @@ void swallow(const WorldOptions& options, const Program& program) {
 const RankLocal<std::vector<int>> values;
 Task<void> naps_beside() {
   values->assign(1000, 1);
-  co_await sleep_for(200ms);
+  co_await sleep_for(20ms);
   values->push_back(World::current() != nullptr ? 1 : 0);
 }
 Task<void> leaves_a_task_behind(World& world) {
@@ -67,7 +68,7 @@ Task<void> leaves_a_task_behind(World& world) {
     co_spawn(world.executor(), naps_beside(), asio::detached);
     co_return;
   }
-  co_await sleep_for(500ms);
+  co_await sleep_for(50ms);
 }
 
 TEST(Lifetime, ATaskBesideAProgramIsDestroyedWithItsRankOnAThread) {
@@ -90,10 +91,10 @@ Task<void> drops_a_wait(World& world) {
   if (world.rank() == 0) {
     work = issue_barrier(world);
     async_wait(world.executor(), work, [](const std::exception_ptr&) {});
-    co_await sleep_for(50ms);
+    co_await sleep_for(20ms);
     co_return;
   }
-  co_await sleep_for(300ms);
+  co_await sleep_for(60ms);
   work = issue_barrier(world);
   co_await work;
 }
@@ -107,37 +108,47 @@ TEST(Lifetime, AnAsyncWaitIsDroppedWhenTheProgramOfItsRankEndsFirst) {
   });
 }
 
-// Resumed by a thread, through a post to the executor of its rank.
+struct Meanwhile {
+  std::vector<std::thread> threads;
+  std::atomic<bool> given_up{false}, come_back{false}, came_back{false};
+};
+// Resumed by a thread, through a post to the executor of its rank, when it is to come back.
 class ByThread {
  public:
-  ByThread(std::vector<std::thread>& threads, World& world, std::chrono::milliseconds after)
-      : threads_(threads), target_(world.executor().asio_executor()), after_(after) {}
+  ByThread(Meanwhile& meanwhile, World& world)
+      : meanwhile_(meanwhile), target_(world.executor().asio_executor()) {}
   bool await_ready() const { return false; }
   void await_suspend(std::coroutine_handle<> awaiter) {
-    threads_.emplace_back([awaiter, target = target_, after = after_] {
-      std::this_thread::sleep_for(after);
+    meanwhile_.threads.emplace_back([awaiter, target = target_, &meanwhile = meanwhile_] {
+      while (!meanwhile.come_back) std::this_thread::sleep_for(1ms);
       asio::post(target, [awaiter] { awaiter.resume(); });
+      meanwhile.came_back = true;
     });
   }
   void await_resume() const {}
 
  private:
-  std::vector<std::thread>& threads_;
+  Meanwhile& meanwhile_;
   asio::any_io_executor target_;
-  std::chrono::milliseconds after_;
 };
-Task<void> awaits_a_thread(World& world, std::vector<std::thread>& threads) {
-  ByThread foreign(threads, world, 1200ms);
+Task<void> awaits_a_thread(World& world, Meanwhile& meanwhile) {
+  ByThread foreign(meanwhile, world);
   co_await foreign;
 }
-Task<void> fails_meanwhile(World& world, std::vector<std::thread>& threads) {
+struct SetAtEnd {
+  std::atomic<bool>& flag;
+  ~SetAtEnd() { flag = true; }
+};
+Task<void> fails_meanwhile(World& world, Meanwhile& meanwhile) {
   if (world.rank() == 1) throw std::runtime_error("boom");
   if (world.rank() == 0) {
-    Task<void> waits = awaits_a_thread(world, threads);
+    const SetAtEnd end{meanwhile.given_up};
+    Task<void> waits = awaits_a_thread(world, meanwhile);
     co_await std::move(waits);
   }
-  const auto end = Clock::now() + 2s;  // a rank that does not end at once
-  while (Clock::now() < end) {
+  for (bool last = false; !last;) {  // a rank that does not end at once
+    last = meanwhile.came_back;
+    if (meanwhile.given_up) meanwhile.come_back = true;
     try {
       const Work work = issue_barrier(world);
       co_await work;
@@ -152,20 +163,20 @@ Task<void> fails_meanwhile(World& world, std::vector<std::thread>& threads) {
 TEST(Lifetime, AForeignAwaitableMayComeBackAfterItsRankWasGivenUpOnAContext) {
   EXPECT_ENDS_WELL([] {
     asio::io_context io;
-    std::vector<std::thread> threads;
-    on_context(io, quick_options(2), [&](World& w) { return fails_meanwhile(w, threads); });
+    Meanwhile meanwhile;
+    on_context(io, quick_options(2), [&](World& w) { return fails_meanwhile(w, meanwhile); });
     io.run();
+    meanwhile.come_back = true;
+    for (std::thread& thread : meanwhile.threads) thread.join();
     io.restart();
-    const auto open = asio::make_work_guard(io);
-    io.run_for(2s);
-    for (std::thread& thread : threads) thread.join();
+    io.run();
   });
 }
 TEST(Lifetime, AForeignAwaitableMayComeBackAfterItsRankWasGivenUpOnAFiber) {
   EXPECT_ENDS_WELL([] {
-    std::vector<std::thread> threads;
-    swallow(on_fibers(3), [&](World& w) { return fails_meanwhile(w, threads); });
-    for (std::thread& thread : threads) thread.join();
+    Meanwhile meanwhile;
+    swallow(on_fibers(3), [&](World& w) { return fails_meanwhile(w, meanwhile); });
+    for (std::thread& thread : meanwhile.threads) thread.join();
   });
 }
 

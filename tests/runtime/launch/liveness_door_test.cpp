@@ -159,14 +159,14 @@ TEST(LivenessDoor, APortThatIsTakenIsWaitedForAndThenNamed) {
   const std::uint16_t port = taken->local_endpoint().port();
   LivenessDoor door(io, [](const auto&) { return true; });
   try {
-    (void)door.open({{}, port, "s"}, false, 300ms);
+    (void)door.open({{}, port, "s"}, false, 100ms);
     FAIL() << "opened";
   } catch (const Error& error) {
     EXPECT_EQ(std::string(error.what()), str_cat("process 0 cannot listen on port ", port,
-                                                 ": the port has been in use for 0.3 s"));
+                                                 ": the port has been in use for 0.1 s"));
   }
   std::thread frees([&] {
-    std::this_thread::sleep_for(300ms);
+    std::this_thread::sleep_for(50ms);
     taken.reset();
   });
   EXPECT_EQ(door.open({{}, port, "s"}, false, 10'000ms).port, port);
@@ -184,7 +184,7 @@ TEST(LivenessDoor, AProcessWaitsForProcessZero) {
   boost::asio::io_context io, theirs;
   LivenessDoor door(io, [](const auto& link) { return link != nullptr; });
   std::thread late([&] {
-    std::this_thread::sleep_for(300ms);
+    std::this_thread::sleep_for(50ms);
     (void)door.open({{}, port, "s"}, false, 5000ms);
     io.run_for(3s);
   });

@@ -241,7 +241,7 @@ TEST(Liveness, AProcessThatSpeaksNonsenseIsLostAndTheJobGoesOn) {
     const auto link = connect_to_zero(io, 1, zero.address(), 5000ms);
     link->listen({}, {});
     link->send({FrameKind::Lost, nonsense, "it says"});
-    io.run_for(std::chrono::milliseconds(100));
+    io.run_for(std::chrono::milliseconds(20));
     EXPECT_EQ(told.lines(1), Lines{"lost 1: its connection carries unknown data"});
     Liveness two(2, 3, zero.address(), 5000ms);
     two.say("still here");
@@ -323,8 +323,8 @@ TEST(Liveness, WhileDataMoveSlowlySomewhereAllAreToldWhoLivesAndMayWaitForThem) 
         without_three.set_value();
       }
     }});
-    for (Liveness* each : {&zero, &one, &two}) each->set_deadline(2000ms);
-    std::this_thread::sleep_for(300ms);
+    for (Liveness* each : {&zero, &one, &two}) each->set_deadline(800ms);
+    std::this_thread::sleep_for(100ms);
     EXPECT_EQ(told, 0);
     moves = true;
     EXPECT_EQ(without_three.get_future().wait_for(20s), std::future_status::ready);
@@ -341,7 +341,7 @@ TEST(Liveness, WhileDataMoveSteadilyInAProcessAllAreToldThatItMayWaitForThem) {
     zero.listen({.moves_steadily = moving == 0 ? moves : std::function<bool()>()});
     two.listen({.moves_steadily = moving == 2 ? moves : std::function<bool()>()});
     one.listen({.may_wait = [&](int process) { ++(process == moving ? rounds : others); }});
-    for (Liveness* each : {&zero, &one, &two}) each->set_deadline(2000ms);
+    for (Liveness* each : {&zero, &one, &two}) each->set_deadline(800ms);
     for (int i = 0; i < 2000 && rounds < 3; ++i) std::this_thread::sleep_for(10ms);
     for (Liveness* each : {&zero, &one, &two}) each->listen({});
     EXPECT_GE(rounds, 3);

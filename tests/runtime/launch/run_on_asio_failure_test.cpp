@@ -53,7 +53,7 @@ TEST(RunOnAsio, WaitsForRanksElsewhereWithoutTheContextAndGetsTheirErrors) {
     std::optional<std::exception_ptr> end;
     run_ranks(quick_options(2), meets, io.get_executor(),
               [&](const std::exception_ptr& error) { end = error; });
-    io.run_for(200ms);
+    io.run_for(50ms);
     EXPECT_FALSE(end.has_value()) << "it has not waited";
     bool free = false;
     asio::post(io, [&] { free = true; });
@@ -191,20 +191,27 @@ TEST(RunOnAsio, AFailureWhoseSiblingsNobodyWillResumeIsTheError) {
   EXPECT_LT(Clock::now() - begin, 5s);
 }
 
-Task<void> computes_after_a_failure(World& world) {
+Task<void> computes_after_a_failure(World& world, const std::atomic<bool>& told) {
   if (world.rank() == 1) throw Boom();
-  std::this_thread::sleep_for(1300ms);
+  const auto end = Clock::now() + 30s;  // nobody tells of it
+  while (!told && Clock::now() < end) std::this_thread::sleep_for(1ms);
   co_return;
 }
 TEST(RunOnAsio, WhoDoesNotEndIsNamed) {
   asio::io_context first, second;
   std::vector<int> named;
+  std::atomic<bool> told{false};
   WorldOptions options = quick_options(2);
-  options.on_still_running = [&](const StillRunning& news) { named = news.ranks; };
+  options.grace = 10ms;  // at its end, too, all are named
+  options.on_still_running = [&](const StillRunning& news) {
+    named = news.ranks;
+    told = true;
+  };
   std::exception_ptr got;
-  run_ranks(options, computes_after_a_failure,
-            std::vector<asio::any_io_executor>{first.get_executor(), second.get_executor()},
-            [&](const std::exception_ptr& error) { got = error; });
+  run_ranks(
+      options, [&](World& world) { return computes_after_a_failure(world, told); },
+      std::vector<asio::any_io_executor>{first.get_executor(), second.get_executor()},
+      [&](const std::exception_ptr& error) { got = error; });
   std::thread other([&] { second.run(); });
   std::thread more([&] { first.run(); });
   first.run();
@@ -274,7 +281,7 @@ TEST(RunOnAsio, WhenOneOfTwoContextsIsDestroyedTheRanksOfTheOtherFail) {
     second.run_for(5ms);
   }
   second.restart();
-  second.run_for(500ms);
+  second.run_for(100ms);
   EXPECT_TRUE(ends[1].names("rank 0 was destroyed with its io_context")) << ends[1];
   EXPECT_FALSE(called);
 }

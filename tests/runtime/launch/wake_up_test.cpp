@@ -2,11 +2,11 @@
 // missing.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <chrono>
-#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -16,16 +16,28 @@
 #include <coshard/runtime/launch/run_on_asio.h>
 #include <coshard/runtime/sanitizers.h>
 #include "tests/support/ends.h"
+#include "tests/support/virtual_ranks.h"
 
 namespace coshard::test {
 namespace {
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
+using testing::compute_for;
 using testing::End;
-using testing::ends_of;
 using testing::keep_end;
 using testing::quick_options;
+using testing::simulated_ends_of;
+
+constexpr auto kPatience = 30s;  // what takes so long never comes
+
+// Keeps the thread of the calling rank busy until `so`; whether that came.
+template <class So>
+bool computes_until(const So& so) {
+  const auto end = Clock::now() + kPatience;
+  while (!so() && Clock::now() < end) std::this_thread::sleep_for(1ms);
+  return so();
+}
 
 // Memory of the library's own: nobody waits for it when a handle is dropped.
 Collective owned(CollectiveKind kind, int peer = 0) {
@@ -43,7 +55,7 @@ Work issue(World& world, CollectiveKind kind, int peer = 0) {
 WorldOptions options_of(int ranks, int rank_threads) {
   WorldOptions options = quick_options(ranks);
   options.rank_threads = rank_threads;
-  options.timeout = 10s;
+  options.timeout = 2 * kPatience;
   return options;
 }
 
@@ -56,7 +68,7 @@ Task<void> yields_until(const bool& done, bool& starved) {
   const auto begin = Clock::now();
   while (!done && !starved) {
     co_await yield();
-    starved = Clock::now() - begin > 3s;
+    starved = Clock::now() - begin > kPatience;
   }
 }
 Task<void> polls_for_a_message(World& world, bool& starved) {
@@ -90,7 +102,7 @@ Task<void> awaits_nothing_until(World& world, bool& starved) {
   while (!message.ready() && !starved) {
     const Work nothing;
     co_await nothing;
-    starved = Clock::now() - begin > 3s;
+    starved = Clock::now() - begin > kPatience;
   }
 }
 TEST(WakeUp, AwaitsOfWhatIsOverDoNotStarveTheOtherRanksOfTheThread) {
@@ -102,71 +114,73 @@ TEST(WakeUp, AwaitsOfWhatIsOverDoNotStarveTheOtherRanksOfTheThread) {
   }
 }
 
-Task<void> notes(Clock::time_point& when) {
-  when = Clock::now();
+Task<void> notes(std::atomic<bool>& done) {
+  done = true;
   co_return;
 }
-Task<void> is_posted_to(World& world, Clock::time_point& posted, Clock::time_point& spawned) {
+struct Posts {
+  std::atomic<bool> posted{false}, spawned{false}, came_first{false};
+  std::thread thread;
+};
+Task<void> is_posted_to(World& world, Posts& posts) {
   if (world.rank() == 1) {
-    std::this_thread::sleep_for(3s);
+    posts.came_first = computes_until([&] { return posts.posted && posts.spawned; });
   } else {
-    std::thread([&, target = asio::prefer(world.executor().asio_executor(),
-                                          asio::execution::outstanding_work.tracked)] {
-      std::this_thread::sleep_for(200ms);
-      asio::post(target, [&] { posted = Clock::now(); });
-      co_spawn(target, notes(spawned), asio::detached);
-    }).detach();
+    posts.thread =
+        std::thread([&, target = asio::prefer(world.executor().asio_executor(),
+                                              asio::execution::outstanding_work.tracked)] {
+          std::this_thread::sleep_for(50ms);  // rank 0 sleeps, or polls; both are to be woken
+          asio::post(target, [&] { posts.posted = true; });
+          co_spawn(target, notes(posts.spawned), asio::detached);
+        });
   }
   const Work meet = issue(world, CollectiveKind::Barrier);
   co_await meet;
-  Task<void> nap = sleep_for(100ms);
-  co_await std::move(nap);
 }
 // While work of its Asio is outstanding, as any io_context asks of who posts from elsewhere.
 TEST(WakeUp, WhatAThreadPostsToARankRunsAlthoughItWaitsForAPeer) {
   for (const int threads : {0, 2}) {
-    const auto begin = Clock::now();
-    Clock::time_point posted, spawned;
-    run_ranks(options_of(2, threads),
-              [&](World& world) { return is_posted_to(world, posted, spawned); });
-    EXPECT_LT(posted - begin, 1500ms) << threads;
-    EXPECT_LT(spawned - begin, 1500ms) << threads;
+    Posts posts;
+    run_ranks(options_of(2, threads), [&](World& world) { return is_posted_to(world, posts); });
+    posts.thread.join();
+    EXPECT_TRUE(posts.came_first) << threads << ' ' << posts.posted << ' ' << posts.spawned;
   }
 }
 
 Task<void> yields_until_stopped(std::stop_token) {
   for (;;) co_await yield();
 }
-Task<void> bounded_yields(Clock::duration& took) {
-  const auto begin = Clock::now();
+Task<void> bounded_yields(std::atomic<bool>& timed_out) {
   const std::function<Task<void>(std::stop_token)> work = yields_until_stopped;
   Task<void> bounded = with_deadline(100ms, "yields", work);
   try {
     co_await std::move(bounded);
-  } catch (const Error&) {
-    took = Clock::now() - begin;
+  } catch (const Error& error) {
+    timed_out = error.kind() == ErrorKind::Timeout;
   }
 }
-Task<void> meets_again(World& world) {
-  if (world.rank() == 1) std::this_thread::sleep_for(2500ms);
+struct MeetsAndYields {
+  std::atomic<bool> timed_out[2] = {false, false}, came_first{false};
+};
+Task<void> meets_again(World& world, MeetsAndYields& both) {
+  if (world.rank() == 1) both.came_first = computes_until([&] { return both.timed_out[0].load(); });
   const Work meet = issue(world, CollectiveKind::Barrier);
   co_await meet;
 }
-Task<void> meets_and_yields(World& world, Clock::duration& took) {
-  Task<void> meeting = meets_again(world), yields = bounded_yields(took);
-  Task<void> both = when_all(std::move(meeting), std::move(yields));
-  co_await std::move(both);
+Task<void> meets_and_yields(World& world, MeetsAndYields& both) {
+  Task<void> meeting = meets_again(world, both);
+  Task<void> yields = bounded_yields(both.timed_out[world.rank()]);
+  Task<void> all = when_all(std::move(meeting), std::move(yields));
+  co_await std::move(all);
 }
 TEST(WakeUp, ADeadlineEndsAYieldThatWaitsForTheNextHead) {
-  std::vector<Clock::duration> took(2);
-  run_ranks(options_of(2, 0), [&](World& world) {
-    return meets_and_yields(world, took[static_cast<std::size_t>(world.rank())]);
-  });
-  EXPECT_LT(took[0], 1s);
+  MeetsAndYields both;
+  run_ranks(options_of(2, 0), [&](World& world) { return meets_and_yields(world, both); });
+  EXPECT_TRUE(both.came_first);
 }
 
 Task<void> sends_later(World& world) {
-  co_await sleep_for(200ms);
+  co_await sleep_for(50ms);
   const Work message = issue(world, CollectiveKind::Send, 0);
   co_await message;
 }
@@ -213,26 +227,26 @@ Task<void> needs_another_group(World& world, bool leaves) {
   const int in_a[] = {0, 2}, in_b[] = {0, 1};
   const auto a = world.group(in_a, "a"), b = world.group(in_b, "b");
   if (world.rank() == 2) {
-    if (!leaves) std::this_thread::sleep_for(3s);
+    if (!leaves) compute_for(3s);
     co_return;
   }
   Collective c = owned(CollectiveKind::AllReduce);
   if (world.rank() == 0) c.after = a->issue(owned(CollectiveKind::AllReduce)).state();
   const Work second = b->issue(std::move(c));
-  if (world.rank() == 1) std::this_thread::sleep_for(3s);
+  if (world.rank() == 1) compute_for(3s);
   co_await second;
 }
 // What it hangs on waits for rank 2.
 TEST(WakeUp, ATimeoutOfAChainedCollectiveNamesWhoIsMissing) {
-  const std::vector<End> ends =
-      ends_of(quick_options(3), [](World& world) { return needs_another_group(world, false); });
+  const std::vector<End> ends = simulated_ends_of(
+      quick_options(3), [](World& world) { return needs_another_group(world, false); });
   EXPECT_TRUE(ends[0].is(ErrorKind::Timeout)) << ends[0];
   EXPECT_FALSE(ends[0].names("missing: none")) << ends[0];
   EXPECT_TRUE(ends[0].names("2 (")) << ends[0];
 }
 TEST(WakeUp, ARankThatLeftIsSeenByWhatHangsOnItsCollective) {
-  const std::vector<End> ends =
-      ends_of(quick_options(3), [](World& world) { return needs_another_group(world, true); });
+  const std::vector<End> ends = simulated_ends_of(
+      quick_options(3), [](World& world) { return needs_another_group(world, true); });
   EXPECT_TRUE(ends[0].names("rank 2 left")) << ends[0];
 }
 

@@ -99,7 +99,7 @@ TEST(MpiRanks, ThatWaitForOneWhichMayWaitForASlowLinkDoSoBeyondTheDeadline) {
         const auto mine = processes.group_of(rank).communicator(rank);
         mine->set_timeout(rank == 0 ? 50'000'000 : 60'000'000'000);
         try {
-          for (int i = 0; i < 400 && rank == 1 && !over.load(); ++i)  // while they may
+          for (int i = 0; i < 150 && rank == 1 && !over.load(); ++i)  // while they may
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
           mine->issue({}).wait();
         } catch (const std::exception& error) {
@@ -128,7 +128,7 @@ TEST(MpiRanks, ThatWaitForANeighbourWhichMayWaitForASlowLinkDoSoBeyondTheDeadlin
       const auto pair = mine->subgroup(std::vector{0, 1}, "tp");
       pair->set_timeout(rank == 0 ? 50'000'000 : 60'000'000'000);
       try {
-        if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(400));
+        if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(150));
         pair->issue({}).wait();
       } catch (const std::exception& error) {
         failure += error.what();
@@ -180,10 +180,10 @@ TEST(MpiRanks, ThatComputeWhileAPeerIsLateAskMpiOnceAMillisecond) {
     ranks->tell({});
     const auto mine = group.communicator(0);
     const Work late = mine->issue({});
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
     const int before = polls;
     const std::int64_t begin = now_ns();
-    std::this_thread::sleep_for(std::chrono::milliseconds(400));
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
     EXPECT_GT(polls, before);
     EXPECT_LE(polls - before, (now_ns() - begin) / 1'000'000 + 60);
     ranks->stop();

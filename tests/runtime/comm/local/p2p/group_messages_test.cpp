@@ -1,6 +1,8 @@
 // Messages whose other side is in another process.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -49,13 +51,21 @@ TEST(GroupMessages, OfEverySizeArriveInOrderWhoeverPostsFirst) {
 }
 
 TEST(GroupMessages, ThatNobodyReceivesAreNamedAtTheDeadline) {
-  const auto failures = on_four(3, [](Communicator& comm, int rank) {
+  std::atomic<bool> over{false};
+  const auto failures = on_four(3, [&](Communicator& comm, int rank) {
+    struct SetAtEnd {
+      std::atomic<bool>& flag;
+      ~SetAtEnd() { flag = true; }
+    };
     std::vector<float> data(10);
-    comm.set_timeout(300'000'000);
-    if (rank == 0) return post(comm, CollectiveKind::Send, 2, data).wait();
-    std::this_thread::sleep_for(std::chrono::milliseconds(600));
+    comm.set_timeout(100'000'000);
+    if (rank == 0) {
+      const SetAtEnd end{over};
+      return post(comm, CollectiveKind::Send, 2, data).wait();
+    }
+    while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   });
-  EXPECT_NE(failures[0].find("timeout after 0.3 s on rank 0 waiting for send"), std::string::npos)
+  EXPECT_NE(failures[0].find("timeout after 0.1 s on rank 0 waiting for send"), std::string::npos)
       << failures[0];
   EXPECT_NE(failures[0].find("missing: 2 ("), std::string::npos) << failures[0];
 }
