@@ -11,15 +11,16 @@
 #include "tests/dtensor/redistribute/sums.h"
 #include "tests/dtensor/user_lines.h"
 #include "tests/support/ranks.h"
+#include "tests/support/virtual_ranks.h"
 
 namespace coshard::user_lines {
 namespace {
 using namespace std::chrono_literals;
-using testing::be_busy;
 using testing::counting;
 using testing::End;
 using testing::ends_of;
 using testing::quick_options;
+using testing::simulated_ends_of;
 using testing::term;
 
 DTensor rows(World& world, const DeviceMesh& mesh) {
@@ -126,7 +127,7 @@ Task<void> two_dimensions(World& world, int& line) {
   const DeviceMesh mesh = init_device_mesh(world, {2, 1}, {"dp", "tp"});
   const Layout cut(Shard(0), Replicate());
   const DTensor x = distribute_tensor(counting(world, {4, 2}), mesh, cut, std::nullopt);
-  if (world.rank() == 1) be_busy(400ms);
+  if (world.rank() == 1) testing::compute_for(400ms);
   line = __LINE__ + 1;
   const Redistribution issued = x.redistribute(Replicate(), Replicate());
   co_await issued;
@@ -136,7 +137,7 @@ TEST(UserLines, OfATimeout) {
   std::vector<int> lines(2);
   WorldOptions options = quick_options(2);
   options.timeout = 100ms;
-  const std::vector<End> ends = ends_of(options, [&](World& world) {
+  const std::vector<End> ends = simulated_ends_of(options, [&](World& world) {
     return two_dimensions(world, lines[static_cast<std::size_t>(world.rank())]);
   });
   EXPECT_TRUE(ends[0].is(ErrorKind::Timeout)) << ends[0];

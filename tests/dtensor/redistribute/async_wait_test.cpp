@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
@@ -26,6 +27,7 @@ namespace {
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 using testing::be_busy;
+using testing::be_busy_until;
 using testing::End;
 using testing::end_of;
 using testing::ends_of;
@@ -93,7 +95,7 @@ Task<void> calls_back(World& world) {
   });
   inside = false;
   const auto begin = std::chrono::steady_clock::now();
-  while (called == 0 && std::chrono::steady_clock::now() - begin < 1s) co_await sleep_for(1ms);
+  while (called == 0 && std::chrono::steady_clock::now() - begin < 30s) co_await sleep_for(1ms);
   EXPECT_EQ(called, 1);
   EXPECT_EQ(got, 2 * world.size());
 }
@@ -108,7 +110,7 @@ Task<void> another_thread_waits(World& world) {
     std::future<Tensor> future = async_wait(world.executor(), issued, asio::use_future);
     got = future.get().item();
   });
-  co_await sleep_for(100ms);
+  co_await sleep_for(50ms);
   other.join();
   EXPECT_EQ(got, 3 * world.size());
 }
@@ -128,7 +130,7 @@ Task<void> asks_for_the_failure(World& world, End& end) {
     if (error) end = end_of(error);
   });
   const auto begin = std::chrono::steady_clock::now();
-  while (!called && std::chrono::steady_clock::now() - begin < 1s) co_await sleep_for(1ms);
+  while (!called && std::chrono::steady_clock::now() - begin < 30s) co_await sleep_for(1ms);
   EXPECT_TRUE(called);
 }
 TEST(AsyncWait, CarriesTheErrorOfTheCollective) {
@@ -136,7 +138,7 @@ TEST(AsyncWait, CarriesTheErrorOfTheCollective) {
   ends_of(quick_options(3), [&](World& world) -> Task<void> {
     if (world.rank() < 2)
       return asks_for_the_failure(world, ends[static_cast<std::size_t>(world.rank())]);
-    return sleep_for(300ms);  // it never issues the barrier
+    return sleep_for(50ms);  // it never issues the barrier
   });
   for (const std::size_t rank : {0U, 1U}) {
     EXPECT_TRUE(ends[rank].is(ErrorKind::CommFailed)) << ends[rank];
@@ -144,13 +146,12 @@ TEST(AsyncWait, CarriesTheErrorOfTheCollective) {
   }
 }
 
-Task<void> cancels_by_its_slot(World& world) {
+Task<void> cancels_by_its_slot(World& world, std::atomic<bool>& cancelled) {
   const DeviceMesh mesh = all_of(world);
-  if (world.rank() == 1) co_await sleep_for(200ms);
+  if (world.rank() == 1) be_busy_until([&] { return cancelled.load(); }, 1200ms);
   const Redistribution issued = sum_of(world, mesh, 1);
   asio::cancellation_signal signal;
   End end;
-  const auto begin = std::chrono::steady_clock::now();
   async_wait(issued, asio::bind_cancellation_slot(
                          signal.slot(), [&](const std::exception_ptr& error, const Tensor&) {
                            if (error) end = end_of(error);
@@ -160,17 +161,18 @@ Task<void> cancels_by_its_slot(World& world) {
   co_await sleep_for(30ms);
   if (world.rank() == 0) {
     EXPECT_TRUE(end.is(ErrorKind::Cancelled)) << end;
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, 150ms);
+    cancelled = true;
   }
   const Tensor sum = co_await issued;  // the program itself was not cancelled, nor the collective
   EXPECT_EQ(sum.item(), 2);
 }
 TEST(AsyncWait, IsCancelledByTheSlotOfItsHandlerAndTheCollectiveGoesOn) {
-  on_ranks(2, cancels_by_its_slot);
+  std::atomic<bool> cancelled{false};
+  on_ranks(2, [&](World& world) { return cancels_by_its_slot(world, cancelled); });
 }
 
 Task<void> ends_before_it_is_over(World& world, std::shared_ptr<int> held, bool& called) {
-  if (world.rank() == 1) co_await sleep_for(500ms);
+  if (world.rank() == 1) co_await sleep_for(50ms);
   const Work work = barrier(world);
   if (world.rank() == 1) co_return;
   async_wait(work, [held, &called](const std::exception_ptr&) { called = true; });

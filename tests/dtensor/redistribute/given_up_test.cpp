@@ -16,6 +16,7 @@
 #include "dtensor/redistribute/deferred.h"
 #include "tests/support/ends.h"
 #include "tests/support/ranks.h"
+#include "tests/support/virtual_ranks.h"
 
 namespace coshard::test {
 namespace {
@@ -24,6 +25,7 @@ using testing::counting;
 using testing::End;
 using testing::ends_of;
 using testing::quick_options;
+using testing::simulated_ends_of;
 
 // Memory of the library's own: nobody waits for it when it is dropped.
 struct Cell {
@@ -164,7 +166,7 @@ TEST(GivenUp, ADeferredRedistributeIsIssuedInTheBranchThatAwaitsIt) {
 
 Task<void> awaits_a_deferred_one(World& world) {
   const DeviceMesh mesh = init_device_mesh(world, {world.size()}, {"tp"});
-  if (world.rank() == 1) std::this_thread::sleep_for(4s);
+  if (world.rank() == 1) testing::compute_for(4s);
   const Tensor ones = counting(world, Shape{4}, DType::F32);
   const DTensor terms = from_local(ones, mesh, Partial());
   std::optional<Redistribution> later;
@@ -176,13 +178,13 @@ Task<void> awaits_a_deferred_one(World& world) {
 }
 
 TEST(GivenUp, ADeferredRedistributeHasADeadline) {
-  const std::vector<End> ends = ends_of(quick_options(2), awaits_a_deferred_one);
+  const std::vector<End> ends = simulated_ends_of(quick_options(2), awaits_a_deferred_one);
   EXPECT_TRUE(ends[0].is(ErrorKind::Timeout)) << ends[0];
 }
 
 Task<void> asks(World& world, int times, int& got) {
   for (; got < times; ++got) co_await world.stop_requested();
-  if (world.rank() == 1) co_await sleep_for(300ms);
+  if (world.rank() == 1) co_await sleep_for(60ms);
 }
 Task<void> yields_then_fails() {
   co_await yield();
@@ -190,7 +192,7 @@ Task<void> yields_then_fails() {
 }
 Task<void> gives_up_asking(World& world, int& got) {
   int once = 0, twice = 1;
-  if (world.rank() == 1) co_await sleep_for(100ms);
+  if (world.rank() == 1) co_await sleep_for(20ms);
   Task<void> first = asks(world, 1, once);
   co_await std::move(first);
   Task<void> second = asks(world, 2, twice), fails = yields_then_fails();

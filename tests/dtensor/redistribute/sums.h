@@ -26,6 +26,12 @@ inline Task<void> await_sum(World& world, DeviceMesh mesh, double value, double&
 
 // In the program's own code: neither the executor nor transfers go on meanwhile.
 inline void be_busy(std::chrono::milliseconds duration) { std::this_thread::sleep_for(duration); }
+// Until `so`, or for `most`: a rank in another process cannot tell.
+template <class So>
+void be_busy_until(const So& so, std::chrono::milliseconds most) {
+  const auto end = std::chrono::steady_clock::now() + most;
+  while (!so() && std::chrono::steady_clock::now() < end) be_busy(std::chrono::milliseconds(1));
+}
 
 // Two meshes of ranks 0 and 1 with a communicator each.
 inline DeviceMesh one_mesh(World& world) {
