@@ -70,9 +70,7 @@ TEST(DataParallel, TrainsAlikeUnderEveryInterleaving) {
   WorldOptions options;
   options.ranks = 4;
   options.threads = 1;
-  AllValues want;
-  const std::uint64_t seeds = std::min<std::uint64_t>(test::seeds(), 1000);
-  for (std::uint64_t seed = test::first_seed(); seed < test::first_seed() + seeds; ++seed) {
+  const auto simulated = [&](std::uint64_t seed) {
     std::vector<AllValues> got(4);
     const Program program = [&](World& world) -> Task<void> {
       const DataParallelOptions buckets{.bucket_bytes = 1};
@@ -82,7 +80,13 @@ TEST(DataParallel, TrainsAlikeUnderEveryInterleaving) {
     SimOptions sim;
     sim.processes = seed % 2 == 0 ? 1 : 2;
     simulate(options, program, seed, sim);
-    if (want.empty()) want = got[0];
+    return got;
+  };
+  const AllValues want = simulated(0)[0];
+  const std::uint64_t first = test::first_seed();
+  const std::uint64_t count = std::min<std::uint64_t>(test::seeds(), 1000);
+  for (std::uint64_t seed = first; seed < first + count; ++seed) {
+    const std::vector<AllValues> got = simulated(seed);
     for (const AllValues& one : got) ASSERT_EQ(one, want) << test::how_to_replay(seed);
   }
 }
