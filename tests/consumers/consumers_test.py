@@ -1,7 +1,5 @@
 """Programs outside the tree that use the library, each built in an empty folder and run.
-usage: consumers_test.py KIND SOURCE_ROOT PREFIX COMPILER...    PREFIX: where `ninja install` has put it
-
-"without cuda" takes a build folder for PREFIX and installs from it."""
+usage: consumers_test.py KIND SOURCE_ROOT BUILD_FOLDER COMPILER...    BUILD_FOLDER: where it has been built, and is installed from"""
 import json
 import os
 import pathlib
@@ -51,15 +49,14 @@ def consumer_of_pkg_config(work):
 def found_by_cmake(work, arguments, pointer_bytes=""):
     """What find_package(coshard ARGUMENTS) says in an empty project; "found" if nothing."""
     project = work / "find"
-    project.mkdir(exist_ok=True)
+    project.mkdir(exist_ok=True)  # with what CMake knows of the compiler
     (project / "CMakeLists.txt").write_text(f"""cmake_minimum_required(VERSION 3.19)
 project(find CXX)
 set(CMAKE_SIZEOF_VOID_P {pointer_bytes or "${CMAKE_SIZEOF_VOID_P}"})
 find_package(coshard {arguments})
 message(STATUS "coshard: ${{coshard_FOUND}} ${{coshard_VERSION}}")
 """)
-    shutil.rmtree(project / "build", ignore_errors=True)
-    words = ["cmake", "-S", project, "-B", project / "build", f"-DCMAKE_PREFIX_PATH={prefix}"]
+    words = ["cmake", "-S", project, "-B", project / "build", "-U*coshard*", f"-DCMAKE_PREFIX_PATH={prefix}"]
     done = subprocess.run([str(w) for w in words], text=True, env=environment, capture_output=True)
     said = " ".join(done.stderr.split())
     found = "found" if "coshard: 1 0.1." in done.stdout else "not found"
@@ -155,6 +152,36 @@ def subproject(work):
     run(work / "quick/consumer")
 
 
+def fetched_by_cmake(work):
+    """As the main build compiles, from a folder of links to the sources, so that ccache serves the library."""
+    tree = work / "coshard"
+    tree.mkdir()
+    for path in pathlib.Path(source).iterdir():
+        if not path.name.startswith((".", "build")):
+            (tree / path.name).symlink_to(path)
+    environment.update({"CCACHE_BASEDIR": str(tree), "CCACHE_NOHASHDIR": "1"})
+    text = run("meson", "introspect", "--buildoptions", build_folder, capture_output=True).stdout
+    same = ("buildtype", "optimization", "debug", "werror", "cuda", "nccl", "nvtx", "gpu_arch", "mpi", "onednn")
+    values = {o["name"]: o["value"] for o in json.loads(text) if o["name"] in same}
+    values = {name: ",".join(value) if isinstance(value, list) else str(value).lower() for name, value in values.items()}
+    options = ";".join(f"-D{name}={values[name]}" for name in same)
+    for generator in ("Unix Makefiles", "Ninja"):
+        build = work / generator.split()[-1]
+        run("cmake", "-G", generator, "-S", here / "fetchcontent", "-B", build, f"-DCOSHARD_SOURCE={tree}", f"-DCOSHARD_MESON_OPTIONS={options}")
+        run("cmake", "--build", build)
+        run(build / "consumer")
+    nowhere = ["-DCMAKE_FIND_USE_SYSTEM_ENVIRONMENT_PATH=OFF", "-DCMAKE_FIND_USE_CMAKE_SYSTEM_PATH=OFF"]
+    for changed, told in {
+        ("-UCOSHARD_MESON", *nowhere): "meson is not found: install it or set -DCOSHARD_MESON=PATH",
+        (f"-DCOSHARD_MESON={shutil.which('meson')}", "-DCOSHARD_MESON_OPTIONS=-Dcuda=perhaps"): 'Value "perhaps"',
+    }.items():
+        done = subprocess.run(["cmake", *changed, build], text=True, env=environment, capture_output=True)
+        said = " ".join(done.stderr.split())
+        print(said)
+        if done.returncode == 0 or told not in said:
+            sys.exit(f"should be refused with {told!r}")
+
+
 # A program started without what ldconfig knows, so without an installation of CUDA's libraries.
 BARE_LOADER = ["/lib64/ld-linux-x86-64.so.2", "--inhibit-cache"]
 
@@ -206,11 +233,12 @@ KINDS = {
     "exports": hidden_names,
     "size": size,
     "subproject": subproject,
+    "fetchcontent": fetched_by_cmake,
     "without cuda": without_cuda,
 }
 with tempfile.TemporaryDirectory() as folder:
     try:
-        if kind != "subproject":
+        if kind not in ("subproject", "fetchcontent"):
             install(pathlib.Path(folder))
         KINDS[kind](pathlib.Path(folder))
     except subprocess.CalledProcessError as error:
