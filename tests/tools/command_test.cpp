@@ -175,6 +175,8 @@ TEST(Command, TheExampleOfSimulateFits) {
   while (std::getline(page, line) && !line.starts_with(folder + "coshard simulate ")) continue;
   ASSERT_NE(line, "");
   line = line.substr(folder.size());
+  for (std::string more; line.ends_with('\\') && std::getline(page, more);)
+    line = line.substr(0, line.size() - 1) + more.substr(more.find_first_not_of(' '));
   EXPECT_NE(run("simulate --help").out.find("Example: " + line + "\n"), std::string::npos) << line;
   const std::string trace = " --trace step.json", words = line.substr(sizeof "coshard" - 1);
   ASSERT_TRUE(words.ends_with(trace)) << words;

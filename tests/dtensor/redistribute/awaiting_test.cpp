@@ -95,16 +95,11 @@ Task<void> await_sum_after_ticks(World& world, DeviceMesh mesh, const std::atomi
   Task<void> awaited = await_sum(world, mesh, 1, sum);
   co_await std::move(awaited);
   EXPECT_EQ(sum, 2);
-  EXPECT_EQ(ticked, kTicks);
+  if (world.rank() == 0) EXPECT_EQ(ticked, kTicks);
 }
 Task<void> tick_beside_a_late_peer(World& world, std::atomic<int>& ticked) {
   const DeviceMesh all = all_of(world);
-  if (world.rank() == 1) {
-    be_busy_until([&] { return ticked == kTicks; }, kLate);
-    double sum = 0;
-    Task<void> late = await_sum(world, all, 1, sum);
-    co_return co_await std::move(late);
-  }
+  if (world.rank() == 1) be_busy_until([&] { return ticked == kTicks; }, kLate);
   Task<void> awaited = await_sum_after_ticks(world, all, ticked), ticker = tick(ticked);
   Task<void> both = when_all(std::move(awaited), std::move(ticker));
   co_await std::move(both);
