@@ -1,7 +1,7 @@
 """What it takes to add one thing of each kind to the library. The additions lie in extensions/KIND: new files at their places, and
 *.patch for those that change. All are put into one copy of the tree, where each may touch so many files and no more; then the
 library is built there, and the extensions' tests run. Skipped where `patch` is not installed.
-usage: extension_test.py SOURCE_ROOT COMPILER..."""
+usage: extension_test.py SOURCE_ROOT BUILD_ROOT COMPILER..."""
 import os
 import shutil
 import subprocess
@@ -10,8 +10,8 @@ import tempfile
 import time
 import unittest
 
-ROOT = os.path.abspath(sys.argv[1])
-COMPILER = [word for word in sys.argv[2:] if os.path.basename(word) != "ccache"] or ["c++"]
+ROOT, BUILD = map(os.path.abspath, sys.argv[1:3])
+COMPILER = [word for word in sys.argv[3:] if os.path.basename(word) != "ccache"] or ["c++"]
 if CCACHE := shutil.which("ccache"):
     COMPILER.insert(0, CCACHE)  # meson leaves it out where CXX is set
 HERE = os.path.join(ROOT, "tests/style/extensions")
@@ -25,8 +25,9 @@ KINDS = {
     "communicator": (["runtime/comm/relay"], 1, 1),
     "device": (["runtime/device/relay", "kernels/relay"], 1, 1),
 }
-# The least that there is. Without debug information, and with CCACHE_BASEDIR, ccache serves a folder of any name.
-SETUP = ["-Dbuildtype=debug", "-Doptimization=0", "-Ddebug=false", "-Dtests=disabled", "-Dtools=disabled", "-Dexamples=disabled"]
+# The least that there is; -O0 also for the loops of the cpu, which override the option.
+SETUP = ["-Dbuildtype=debug", "-Doptimization=0", "-Ddebug=false", "-Dcpp_args=-O0"]
+SETUP += [f"-D{part}=disabled" for part in ("tests", "tools", "examples")]
 SETUP += [f"-D{part}=disabled" for part in ("cuda", "nccl", "nvtx", "mpi", "onednn")]
 TARGET = """
 executable(
@@ -105,14 +106,15 @@ def excess(kind, new, changed):
 class Extensions(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory(prefix="coshard-")
-        cls.tree = os.path.join(os.path.realpath(cls.folder.name), "tree")
+        # At the same place each time: unity files name those in them by absolute paths, which ccache compares.
+        cls.tree = os.path.join(os.path.realpath(BUILD), "tests/style/extensions")
+        shutil.rmtree(cls.tree, ignore_errors=True)
         copy_of(ROOT, cls.tree)
         cls.touched = {kind: add(os.path.join(HERE, kind), cls.tree) for kind in KINDS}
 
     @classmethod
     def tearDownClass(cls):
-        cls.folder.cleanup()
+        shutil.rmtree(cls.tree)
 
     def run_in(self, *command, **options):
         begin = time.monotonic()
