@@ -95,7 +95,9 @@ Task<void> await_sum_after_ticks(World& world, DeviceMesh mesh, const std::atomi
   Task<void> awaited = await_sum(world, mesh, 1, sum);
   co_await std::move(awaited);
   EXPECT_EQ(sum, 2);
-  if (world.rank() == 0) EXPECT_EQ(ticked, kTicks);
+  if (world.rank() == 0) {
+    EXPECT_EQ(ticked, kTicks);
+  }
 }
 Task<void> tick_beside_a_late_peer(World& world, std::atomic<int>& ticked) {
   const DeviceMesh all = all_of(world);
