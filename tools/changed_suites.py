@@ -4,19 +4,20 @@ usage: changed_suites.py < FILES                    prints the suites of these f
        changed_suites.py --left-out BUILD SUITE...  prints the tests of a build folder that are in none of these suites
 """
 import json
+import os
 import subprocess
 import sys
 
 LAYERS = ["runtime", "kernels", "dtensor", "styles", "profiling", "tools", "integration"]  # each may use those before it
 FOLDERS = {"examples": "integration"}  # whose tests lie in a folder of another name
 OTHERS = ["docs", "conformance"]
-ALL_LAYERS = ("tests/support/", "tests/meson.build", "meson.build", "meson_options.txt")
+ALL_LAYERS = ("tests/support/", "tests/meson.build", "meson.build", "meson_options.txt", "subprojects/")
 
 
 def suites_of(paths):
     changed, lowest = set(), len(LAYERS)
     for path in paths:
-        if path.startswith(ALL_LAYERS):
+        if path.startswith(ALL_LAYERS) or os.path.dirname(path) == "include/coshard":
             lowest = -1
         folder = path.removeprefix("include/coshard/").removeprefix("tests/").split("/")[0]
         folder = "docs" if path.endswith(".md") else FOLDERS.get(folder, folder)
@@ -30,12 +31,13 @@ def suites_of(paths):
 def left_out(build, suites):
     listed = subprocess.run(["meson", "introspect", "--tests", build], check=True, capture_output=True, text=True).stdout
     tests = {test["name"]: {suite.split(":")[-1] for suite in test["suite"]} for test in json.loads(listed)}
-    out = [name for name, own in tests.items() if "rules" not in own and (not own & set(suites) or own & {"again", "mpi"})]
-    return [name for name in out if not any(suite.startswith("smoke-") for suite in tests[name])]
+    ran = set(suites) | {"rules"}
+    return [name for name, own in tests.items() if not own & ran or own & {"again", "mpi"}]
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--left-out"]:
         print("Not run:", ", ".join(left_out(sys.argv[2], sys.argv[3:])))
     else:
-        print("\n".join(suites_of(sys.stdin.read().split("\n"))))
+        for suite in suites_of(sys.stdin.read().split("\n")):
+            print(suite)

@@ -46,6 +46,7 @@ class ChangedSuites(unittest.TestCase):
     def suites(self, *paths):
         done = subprocess.run([sys.executable, os.path.join(ROOT, "tools/changed_suites.py")], input="\n".join(paths),
                               stdout=subprocess.PIPE, text=True, check=True)
+        self.assertEqual(done.stdout, "".join(f"{suite}\n" for suite in done.stdout.split()))
         return done.stdout.split()
 
     def test_a_folder_is_tested_and_the_layers_above_it_in_short(self):
@@ -58,6 +59,7 @@ class ChangedSuites(unittest.TestCase):
     def test_what_all_layers_share_runs_a_short_test_of_each(self):
         self.assertEqual(len(self.suites("tests/support/ranks.h")), 7)
         self.assertEqual(len(self.suites("meson.build")), 7)
+        self.assertEqual(len(self.suites("include/coshard/coshard.h")), 7)
 
     def test_pages_run_their_own_tests(self):
         self.assertEqual(self.suites("README.md", "docs/run.md"), ["docs"])
