@@ -1,6 +1,6 @@
 """Which suites `tools/check --changed` runs.
 
-usage: changed_suites.py < FILES                    prints the suites of these files' folders, and smoke-LAYER of each layer above
+usage: changed_suites.py < FILES, ended by NUL each  prints the suites of their folders, and smoke-LAYER of each layer above
        changed_suites.py --left-out BUILD SUITE...  prints the tests of a build folder that are in none of these suites
 """
 import json
@@ -39,5 +39,5 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--left-out"]:
         print("Not run:", ", ".join(left_out(sys.argv[2], sys.argv[3:])))
     else:
-        for suite in suites_of(sys.stdin.read().split("\n")):
+        for suite in suites_of(sys.stdin.read().split("\0")):
             print(suite)

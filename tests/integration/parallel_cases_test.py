@@ -62,6 +62,15 @@ class ParallelCases(unittest.TestCase):
             self.assertIn(told, out)
             self.assertRegex(out, r"1 failed: test_b ")
 
+    def test_a_case_that_is_skipped_says_why_and_is_no_failure(self):
+        code, out = self.run_cases("def test_a(self): pass", 'def test_b(self): self.skipTest("no netem")')
+        self.assertEqual(code, 0, out)
+        self.assertRegex(out, r"skip .*test_b\nno netem|skip .*test_b\n.*no netem")
+
+    def test_what_a_case_leaves_in_its_tmpdir_is_no_failure(self):
+        code, out = self.run_cases('def test_a(self): os.makedirs(os.path.join(tempfile.gettempdir(), "left/there"))')
+        self.assertEqual(code, 0, out)
+
     def test_what_the_cases_have_made_is_removed_when_the_program_is_ended(self):
         for end in (os.kill, os.killpg):
             case = 'def test_{0}(self): self.addCleanup(says, "removed {0}"); says("{0}"); time.sleep(600)'

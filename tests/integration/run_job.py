@@ -14,7 +14,7 @@ import parallel_cases
 
 COSHARD, QUICKSTART, TRAIN, RUN_PROGRAM, MPI = sys.argv[1:6]
 MOST = 3.0  # seconds from the death of a rank to the end of the job
-NOISE = 5.0  # of a machine that does other things
+NOISE = 3.0  # of a machine that does other things
 MARK = "COSHARD_RUN_TEST_MARK"
 PYTHON = os.path.realpath(sys.executable)
 # Jobs obey signals also where this test was started without (nohup, a script's background).

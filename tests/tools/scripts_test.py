@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """What tools/demo and tools/check answer before they do anything. usage: scripts_test.py SOURCE_ROOT VERSION"""
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 VERSION = sys.argv.pop()
@@ -42,9 +44,61 @@ class Scripts(unittest.TestCase):
         self.assertEqual(done.stderr, "tools/check: --changed: there is no commit 'no-such-branch'\n")
 
 
+MESON = """#!/bin/bash
+# Stands for meson: sets up nothing, and runs no test or one that passes, as its environment says.
+case "$1" in
+  setup) [ "$STUB" != no-setup ] || exit 1; mkdir -p "$2/meson-logs"; touch "$2/build.ninja" ;;
+  introspect) echo '[]' ;;
+  test)
+    while [ "$1" != --logbase ]; do [ "$1" != -C ] || folder=$2; shift; done
+    [ "$STUB" = no-test ] || echo '{"name": "one", "result": "OK"}' >"$folder/meson-logs/$2.json" ;;
+esac
+"""
+
+
+class Lanes(unittest.TestCase):
+    """tools/check in a folder of its own, with a meson that does as it is told."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.bin = os.path.join(self.folder.name, "bin")
+        shutil.copytree(os.path.join(ROOT, "tools"), os.path.join(self.folder.name, "tools"))
+        os.mkdir(self.bin)
+        for name, text in {"meson": MESON, "ninja": "#!/bin/sh\n"}.items():
+            with open(os.path.join(self.bin, name), "w", encoding="utf-8") as file:
+                file.write(text)
+            os.chmod(file.name, 0o755)
+
+    def check(self, stub, *words):
+        environment = dict(os.environ, PATH=f"{self.bin}:{os.environ['PATH']}", STUB=stub)
+        done = subprocess.run([os.path.join(self.folder.name, "tools/check"), "--no-install", *words], env=environment,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+        return done.returncode, done.stdout.splitlines()[-1]
+
+    def test_a_test_that_passes_is_counted(self):
+        self.assertEqual(self.check("test", "--lane", "rules"), (0, "1 passed, 0 failed, 0 skipped"))
+
+    def test_a_lane_that_cannot_be_set_up_has_failed(self):
+        for lane in ("rules", "gcc", "asan", "tsan"):
+            code, last = self.check("no-setup", "--lane", lane)
+            self.assertEqual((code, last), (1, "0 passed, 1 failed, 0 skipped"), lane)
+
+    def test_a_lane_that_runs_no_test_has_failed(self):
+        self.assertEqual(self.check("no-test", "--lane", "rules"), (1, "0 passed, 1 failed, 0 skipped"))
+
+    def test_a_lane_misses_a_test_that_it_names(self):
+        code, last = self.check("test", "--lane", "tsan")
+        self.assertEqual((code, last), (1, "1 passed, 4 failed, 0 skipped"))
+
+    def test_modes_exclude_each_other(self):
+        code, last = self.check("test", "--all", "--changed")
+        self.assertEqual((code, last), (2, "tools/check: --all and --changed exclude each other"))
+
+
 class ChangedSuites(unittest.TestCase):
     def suites(self, *paths):
-        done = subprocess.run([sys.executable, os.path.join(ROOT, "tools/changed_suites.py")], input="\n".join(paths),
+        done = subprocess.run([sys.executable, os.path.join(ROOT, "tools/changed_suites.py")], input="".join(f"{path}\0" for path in paths),
                               stdout=subprocess.PIPE, text=True, check=True)
         self.assertEqual(done.stdout, "".join(f"{suite}\n" for suite in done.stdout.split()))
         return done.stdout.split()

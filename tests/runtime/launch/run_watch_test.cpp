@@ -128,7 +128,7 @@ TEST(StuckRank, AFailureBesideAServerIsTheErrorAndNotThePeersTimeout) {
   options.timeout = 60s;
   const auto begin = Clock::now();
   EXPECT_THROW(run_ranks(options, throw_beside_a_server), Boom);
-  EXPECT_LT(Clock::now() - begin, 30s);
+  EXPECT_LT(Clock::now() - begin, 5s);
 }
 
 }  // namespace
