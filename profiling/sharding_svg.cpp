@@ -126,7 +126,7 @@ class ShardingPicture {
     const auto across = widths(grid), down = heights(grid);
     svg_text(out_, kPad, top + 14, "start", grid.title);
     double y = top + kHead;
-    const auto lines = grid.holders | ranges::views::chunk(across.size());
+    const auto lines = grid.holders | ranges::views::chunk(std::max<std::size_t>(across.size(), 1));
     for (const auto& [height, row, line] : ranges::views::zip(down, grid.rows, lines)) {
       if (sharding_.row_dim >= 0)
         svg_text(out_, margin_ - 6, y + (height - deck_) / 2 + 4, "end", svg_range(row));

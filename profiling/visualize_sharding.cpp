@@ -183,7 +183,7 @@ std::string visualize_sharding(const Sharding& sharding) {
       for (const Range& r : grid.columns) text += fmt::format("  {:>{}}", range_text(r), width);
       text += '\n';
     }
-    const auto lines = grid.holders | views::chunk(grid.columns.size());
+    const auto lines = grid.holders | views::chunk(std::max<std::size_t>(grid.columns.size(), 1));
     for (const auto& [row, line] : views::zip(grid.rows, lines)) {
       text += fmt::format("{:<{}}", sharding.row_dim >= 0 ? range_text(row) : "", margin);
       for (const auto& holders : line)

@@ -168,13 +168,13 @@ def fetched_by_cmake(work):
     options = ";".join(f"-D{name}={values[name]}" for name in same)
     for generator in ("Unix Makefiles", "Ninja"):
         build = work / generator.split()[-1]
-        run("cmake", "-G", generator, "-S", here / "fetchcontent", "-B", build, f"-DCOSHARD_SOURCE={tree}", f"-DCOSHARD_MESON_OPTIONS={options}")
+        run("cmake", "-G", generator, "-S", here / "fetchcontent", "-B", build, f"-DCOSHARD_SOURCE={tree}", f"-DOPTIONS={options}")
         run("cmake", "--build", build)
         run(build / "consumer")
     nowhere = ["-DCMAKE_FIND_USE_SYSTEM_ENVIRONMENT_PATH=OFF", "-DCMAKE_FIND_USE_CMAKE_SYSTEM_PATH=OFF"]
     for changed, told in {
         ("-UCOSHARD_MESON", *nowhere): "meson is not found: install it or set -DCOSHARD_MESON=PATH",
-        (f"-DCOSHARD_MESON={shutil.which('meson')}", "-DCOSHARD_MESON_OPTIONS=-Dcuda=perhaps"): 'Value "perhaps"',
+        (f"-DCOSHARD_MESON={shutil.which('meson')}", "-DOPTIONS=-Dcuda=perhaps"): 'Value "perhaps"',
     }.items():
         done = subprocess.run(["cmake", *changed, build], text=True, env=environment, capture_output=True)
         said = " ".join(done.stderr.split())

@@ -43,7 +43,7 @@ struct MpiEngine::Block {
   std::function<void()> over;
 };
 
-MpiEngine::MpiEngine(const MpiApi& api) : api_(api) {
+MpiEngine::MpiEngine(const MpiApi& api, std::int64_t (*clock)()) : api_(api), clock_(clock) {
   {
     const NoBrokenPipe no_pipe(true);  // inherited by the threads that MPI starts
     (void)check(api_.start(&place_));
@@ -149,7 +149,7 @@ void MpiEngine::send_notice(int to, Bytes notice) {
              kMostNotice);
   const Calls calls(*this);
   if (broken_.load()) return;
-  moved_ns_.store(now_ns(), std::memory_order_relaxed);
+  moved_ns_.store(clock_(), std::memory_order_relaxed);
   const std::byte* data = notice.data();
   const std::size_t bytes = notice.size();
   in_flight_.fetch_add(1);
@@ -249,13 +249,13 @@ void MpiEngine::post_next(const std::shared_ptr<Block>& block) {
 // Timed from its first piece: until then it may be waiting for the peer rather than the link.
 void MpiEngine::note_piece(Block& block) {
   note_moved(block.peer);
-  const std::int64_t now = rank_now_ns(), deadline = deadline_ns_.load();
+  const std::int64_t now = clock_(), deadline = deadline_ns_.load();
   if (block.moves_since_ns == 0) block.moves_since_ns = now;
   if (deadline > 0 && now - block.moves_since_ns > deadline / 4) slow_ns_.store(now);
 }
 
 void MpiEngine::note_moved(int process) {
-  const std::int64_t now = rank_now_ns(), deadline = deadline_ns_.load();
+  const std::int64_t now = clock_(), deadline = deadline_ns_.load();
   moved_ns_of_[place(process)].store(now);
   if (now - std::exchange(run_ns_, now) > deadline / 8) run_since_ns_ = now;
   if (deadline > 0 && now - run_since_ns_ > deadline / 4) steady_ns_.store(now);
@@ -303,13 +303,13 @@ bool MpiEngine::drive() {
     if (one.open.over) one.open.over();
   }
   if (over.empty()) return false;
-  moved_ns_.store(now_ns(), std::memory_order_relaxed);
+  moved_ns_.store(clock_(), std::memory_order_relaxed);
   return true;
 }
 
 bool MpiEngine::drive_while_waiting() {
   constexpr int kPolls = 32;  // each may move a little, at less cost than a return to the caller
-  const bool soon = now_ns() - moved_ns_.load(std::memory_order_relaxed) < kPatienceNs;
+  const bool soon = clock_() - moved_ns_.load(std::memory_order_relaxed) < kPatienceNs;
   const NoBrokenPipe no_pipe(may_break_pipe_);
   for (int i = 0; i < (soon ? kPolls : 1); ++i)
     if (drive()) return true;

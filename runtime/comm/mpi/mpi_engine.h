@@ -29,7 +29,8 @@ class MpiEngine {
   using OnNotice = std::function<bool(int from, std::span<const std::byte> notice)>;
 
   // Starts MPI. Error{CommFailed}: it cannot be started.
-  explicit MpiEngine(const MpiApi& api);
+  // `clock`: which tells whether data move slowly or steadily; on any thread, also while the process exits.
+  explicit MpiEngine(const MpiApi& api, std::int64_t (*clock)() = now_ns);
   ~MpiEngine() { stop(); }
   // Drains pending messages for at most a second, then stops MPI, which waits for all processes.
   // False: MPI was not stopped, because of give_up() or messages in flight. Remaining owners of the
@@ -95,7 +96,7 @@ class MpiEngine {
   bool moves_steadily() const { return within(steady_ns_, deadline_ns_.load() / 8); }
   // Any thread. `process` is alive and may be waiting for data: they move slowly somewhere in the
   // job, or steadily in `process`.
-  void may_wait(int process) { may_wait_ns_of_[place(process)].store(rank_now_ns()); }
+  void may_wait(int process) { may_wait_ns_of_[place(process)].store(clock_()); }
   bool lately_may_wait(int process) const {
     return within(may_wait_ns_of_[place(process)], deadline_ns_.load() / 2);
   }
@@ -117,8 +118,8 @@ class MpiEngine {
     Bytes kept;            // the notice being sent
   };
   static std::size_t place(int process) { return static_cast<std::size_t>(process); }
-  static bool within(const std::atomic<std::int64_t>& at, std::int64_t ns) {
-    return at.load() > 0 && rank_now_ns() - at.load() < ns;
+  bool within(const std::atomic<std::int64_t>& at, std::int64_t ns) const {
+    return at.load() > 0 && clock_() - at.load() < ns;
   }
   void expect_notice(int from);
   std::uint64_t add(Open open);
@@ -134,6 +135,7 @@ class MpiEngine {
               std::function<void()> over);
 
   const MpiApi& api_;
+  std::int64_t (*const clock_)();
   MpiPlace place_;
   OnNotice told_;                               // used by the driving thread
   std::vector<std::pair<int, Bytes>> unheard_;  // likewise

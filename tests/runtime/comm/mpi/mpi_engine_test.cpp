@@ -101,7 +101,7 @@ TEST(MpiEngine, SaysWhetherABlockMovesSlowly) {
 TEST(MpiEngine, SaysWhetherShortBlocksMoveWithoutAPause) {
   constexpr std::chrono::nanoseconds kDeadline(1'600'000'000);
   FakeMpi mpi(2, 1);
-  MpiEngine a(mpi.api(0)), b(mpi.api(1));
+  MpiEngine a(mpi.api(0), rank_now_ns), b(mpi.api(1), rank_now_ns);
   b.set_deadline(kDeadline.count());
   auto move = [&, data = 7]() mutable {
     bool over = false;
