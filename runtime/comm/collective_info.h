@@ -6,12 +6,11 @@
 #include <string_view>
 
 #include <coshard/runtime/call_site.h>
+#include <coshard/runtime/comm/communicator.h>
 #include <coshard/runtime/observer.h>
 #include "runtime/comm/peer_failure.h"
 
 namespace coshard {
-
-struct Collective;
 
 // A collective that has been issued and is being waited for.
 struct CollectiveInfo {

@@ -8,10 +8,11 @@
 #include <memory>
 #include <string>
 
+#include <coshard/runtime/comm/communicator.h>
+
 namespace coshard {
 
 class LocalGroup;
-struct Collective;
 struct CollectiveOp;
 struct Message;
 struct RemoteState;
