@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <coshard/runtime/comm/communicator.h>
+#include <coshard/runtime/launch/world.h>
 #include "runtime/comm/blocking_collective.h"
 
 namespace coshard {
@@ -14,7 +15,6 @@ namespace coshard {
 class Census;
 class Job;
 class ThreadGroup;
-struct WorldOptions;
 
 class Roster {
  public:

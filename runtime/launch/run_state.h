@@ -13,11 +13,10 @@
 
 #include <coshard/runtime/coro/executor.h>
 #include <coshard/runtime/launch/failure.h>
+#include <coshard/runtime/launch/world.h>
 #include "runtime/launch/roster.h"
 
 namespace coshard {
-
-struct WorldOptions;
 
 class RunState {
  public:

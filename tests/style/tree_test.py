@@ -72,6 +72,19 @@ class Tree(unittest.TestCase):
             if name.startswith(("coshard/", PUBLIC))
         ])
 
+    def test_public_classes_are_declared_in_public_headers_alone(self):
+        """Sources are compiled with hidden visibility; the first declaration of a class decides, and would hide an exported one."""
+        declared = r"^(?:class|struct|enum(?: class)?) (?:\[\[\w+\]\] )?(\w+)\b"
+        public = {name for path in sources(ROOT, ["include"]) for name in re.findall(declared + r"[^;{]*\{", read(ROOT, path), re.M)}
+        self.assertIn("WorldOptions", public)
+        self.complain([
+            f"{path} declares {name}: include the public header that defines it"
+            for path in sources(ROOT)
+            if not path.startswith(("include/", "tests/", "examples/"))
+            for name in re.findall(declared + r"[^;{]*;", read(ROOT, path), re.M)
+            if name in public
+        ])
+
     def test_headers_of_back_ends_stay_in_their_rooms(self):
         problems = []
         for path in sources(ROOT):
