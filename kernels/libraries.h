@@ -5,18 +5,13 @@
 #include <vector>
 
 #include <coshard/runtime/device/device.h>
-#include "kernels/backends.h"
 
 namespace coshard::kernels {
 
 using Libraries = std::vector<std::pair<std::string, std::string>>;  // "oneDNN": "2.6.3"
 
-// Defined by each back end. Error{Unsupported}: a library is missing; the message says which.
-#define X(name) Libraries name##_libraries();
-COSHARD_KERNEL_BACKENDS(X)
-#undef X
-
-// Empty for a device kind without kernels in this build. Throws as the back end's function.
+// Empty for a device kind without kernels in this build. Error{Unsupported}: a library of the back
+// end is missing; the message says which.
 Libraries libraries_of(DeviceKind kind);
 
 }  // namespace coshard::kernels

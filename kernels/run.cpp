@@ -3,7 +3,15 @@
 #include <array>
 #include <atomic>
 
+#include "kernels/backends.h"
+
 namespace coshard::kernels {
+
+// Defined by each back end.
+#define X(name) extern const KernelTable name##_kernels;
+COSHARD_KERNEL_BACKENDS(X)
+#undef X
+
 namespace {
 
 #define X(name) &name##_kernels,

@@ -4,7 +4,6 @@
 #include <coshard/runtime/device/device.h>
 #include <coshard/runtime/error.h>
 #include "kernels/args.h"
-#include "kernels/backends.h"
 
 namespace coshard::kernels {
 
@@ -15,10 +14,6 @@ struct KernelTable {
   COSHARD_KERNELS(X)
 #undef X
 };
-
-#define X(name) extern const KernelTable name##_kernels;
-COSHARD_KERNEL_BACKENDS(X)
-#undef X
 
 // Error{Unsupported} for a device kind that has no kernels in this build.
 const KernelTable& kernels_of(DeviceKind kind);

@@ -3,6 +3,7 @@
 
 namespace coshard::kernels {
 
+extern const KernelTable cpu_kernels;
 const KernelTable cpu_kernels = {DeviceKind::Cpu,
 #define X(Kernel) [](Device&, const Kernel& args) { cpu::run(args); },
                                  COSHARD_KERNELS(X)

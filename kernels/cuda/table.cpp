@@ -5,6 +5,7 @@
 
 namespace coshard::kernels {
 
+extern const KernelTable cuda_kernels;
 const KernelTable cuda_kernels = {DeviceKind::Cuda,
 #define X(Kernel) \
   [](Device& device, const Kernel& args) { cuda::run(static_cast<CudaDevice&>(device), args); },

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
@@ -14,13 +15,21 @@ from tree import INCLUDE, PUBLIC, place, read, sources
 
 # Bodies that are compiled once per instruction set, with the namespace given from outside.
 NOT_ALONE = ("kernels/cpu/simd/",)
-# Public headers that many others include, each before those that it includes itself. They are precompiled: a header that includes one
-# has it from there, and sees no more than it would without.
+# Headers of the tree that many others include, each before those that it includes itself, and one from outside. They are precompiled, in
+# the combinations that several headers include: such a header has them from there, and sees no more than it would without.
 PRECOMPILED = [
     "include/coshard/dtensor/tensor.h",
     "include/coshard/runtime/launch/world.h",
+    "kernels/cuda/cuda.h",
     "include/coshard/runtime/device/device.h",
+    "include/coshard/runtime/error.h",
 ]
+OUTSIDE = "gtest/gtest.h"
+
+
+def name_of(header):
+    """By which sources include a header of the tree."""
+    return header.removeprefix("include/")
 
 
 def proven_by_its_source(root, header):
@@ -28,7 +37,7 @@ def proven_by_its_source(root, header):
     if not os.path.exists(os.path.join(root, source)):
         return False
     first = INCLUDE.search(read(root, source))
-    return first is not None and first.group(1) == header.removeprefix("include/")
+    return first is not None and first.group(1) == name_of(header)
 
 
 @cache
@@ -45,6 +54,15 @@ def included_by(root, header):
                 found |= {folder + include.group(1), *included_by(root, folder + include.group(1))}
                 break
     return frozenset(found)
+
+
+def precompiled_for(root, header):
+    """What of PRECOMPILED this one includes, the first, and whether OUTSIDE: as names to include."""
+    includes = included_by(root, header)
+    names = [name_of(known) for known in PRECOMPILED if known in includes][:1]
+    if any(OUTSIDE in INCLUDE.findall(read(root, path)) for path in {header, *includes}):
+        names.append(OUTSIDE)
+    return tuple(names)
 
 
 # Flags without which the headers cannot be used, and what is said of them.
@@ -83,9 +101,16 @@ def main():
     def output(path, suffix):
         return os.path.join(work, path.replace("/", ",") + suffix)
 
+    users = Counter(precompiled_for(root, path) for path in headers)
+    combinations = [names for names, count in users.items() if names and count > 2]
+
+    def combined(path):
+        names = precompiled_for(root, path)
+        return "+".join(next((part for part in (names, names[:1]) if part in combinations), ()))
+
     def compile_alone(path, language="c++", suffix=".s"):
         found = public if path.startswith(PUBLIC) else public + private
-        before = next((["-include", output(known, "")] for known in PRECOMPILED if known in included_by(root, path)), [])
+        before = ["-include", output(combined(path), "")] if language == "c++" and combined(path) else []
         words = [*compiler, *flags, *found, "-MD", "-MF", output(path, ".d"), "-o", output(path, suffix)]
         if language == "c++":
             words += [*before, "-S", "-x", language, os.path.join(root, path)]
@@ -94,9 +119,10 @@ def main():
         run = subprocess.run(words, capture_output=True, text=True, env=environment)
         return path, run.returncode, run.stderr
 
-    def precompile(path):
+    def precompile(names):
+        path = "+".join(names)
         with open(output(path, ""), "w", encoding="utf-8") as file:
-            file.write(f"#include <coshard/{place(path)}>\n")
+            file.writelines(f"#include <{name}>\n" for name in names)
         return compile_alone(path, "c++-header", ".gch")
 
     # The last first: none may live on what another has included before it.
@@ -116,7 +142,7 @@ def main():
         return 1
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        failed = [(path, text) for path, code, text in pool.map(precompile, PRECOMPILED) if code]
+        failed = [(path, text) for path, code, text in pool.map(precompile, combinations) if code]
         failed = failed or [(path, text) for path, code, text in pool.map(compile_alone, headers) if code]
     shutil.rmtree(work)
     for path, text in failed:

@@ -11,6 +11,7 @@
 
 namespace coshard::kernels {
 
+extern const KernelTable cuda_kernels;
 Libraries cuda_libraries();
 
 // The libcoshard functions that the kernels call.

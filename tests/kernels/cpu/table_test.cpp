@@ -5,6 +5,9 @@
 #include "tests/kernels/samples.h"
 
 namespace coshard::kernels {
+
+extern const KernelTable cpu_kernels;
+
 namespace {
 
 using namespace testing;

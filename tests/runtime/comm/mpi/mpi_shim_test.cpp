@@ -13,8 +13,13 @@
 namespace coshard {
 namespace {
 
+// In the build folder, which this program lies in.
 std::string shim_of(const char* mpi) {
-  return std::string(COSHARD_MPI_DIR) + "/libcoshard_" + mpi + ".so";
+  const std::string name = std::string("runtime/comm/mpi/libcoshard_") + mpi + ".so";
+  std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  while (!std::filesystem::exists(folder / name) && folder != folder.root_path())
+    folder = folder.parent_path();
+  return folder / name;
 }
 
 // 0: a message to itself has arrived; else the number of what failed.
