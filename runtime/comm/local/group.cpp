@@ -5,6 +5,7 @@
 #include <coshard/runtime/coro/rank_context.h>
 #include <coshard/runtime/error.h>
 #include "runtime/comm/local/host/chunks.h"
+#include "runtime/comm/local/host/progress_threads.h"
 
 namespace coshard {
 
@@ -108,6 +109,15 @@ bool LocalGroup::drive() {
   if (remote_ == nullptr) return false;
   // Waiting patiently takes real time, which a simulation does not have.
   return registry_->clock != nullptr ? remote_->drive() : remote_->drive_while_waiting();
+}
+
+// The caller holds a reference to the op.
+void LocalGroup::offer(CollectiveOp& op) {
+  if (registry_->progress != nullptr) registry_->progress->offer(shared_from_this(), op);
+}
+
+void LocalGroup::poll_until_sent() {
+  if (registry_->progress != nullptr) registry_->progress->poll_until_sent();
 }
 
 void LocalGroup::announce(CollectiveOp& op, int rank, Collective&& args, Print print) {

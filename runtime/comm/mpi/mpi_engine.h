@@ -107,7 +107,7 @@ class MpiEngine {
   // Yields the core now and then.
   bool drive_while_waiting();
   // Blocks and notices in flight, not counting notices that peers have yet to send.
-  int in_flight() const { return in_flight_.load(std::memory_order_relaxed); }
+  int in_flight() const { return in_flight_.load(); }
 
   static constexpr std::size_t kMostNotice = 64 * 1024;  // fits the table of 400 processes
 

@@ -50,12 +50,8 @@ void LocalGroup::arrive(CollectiveOp& op, int rank, Collective&& collective, Pri
   if (prepares ? prepare(op, rank) == Prepared::Last : raise_arrived(op, rank)) arm(op, rank);
   if (remote_ == nullptr) return;
   remote_->receive(*this, op);
-  if (!op.over.load()) offer(op);
-}
-
-// The caller holds a reference to the op.
-void LocalGroup::offer(CollectiveOp& op) {
-  if (registry_->progress != nullptr) registry_->progress->offer(shared_from_this(), op);
+  if (!op.over.load()) return offer(op);
+  poll_until_sent();  // its peers may not have what it has sent
 }
 
 // True for the last rank to arrive, if all agree.

@@ -101,6 +101,12 @@ void ProgressThreads::add(std::shared_ptr<Offered> offered, bool rings) {
     if (rings || helper->asleep.load()) helper->ring();
 }
 
+void ProgressThreads::poll_until_sent() noexcept {
+  moved_ns_.store(0, std::memory_order_relaxed);
+  for (const auto& helper : helpers_)
+    if (helper->asleep.load()) helper->ring();
+}
+
 void ProgressThreads::Helper::ring() noexcept {
   if (Sleeper* counted = sleeper.load(std::memory_order_acquire)) counted->rung();
   parker.ring();
@@ -159,12 +165,12 @@ std::int64_t ProgressThreads::next_poll(bool moved) {
 void ProgressThreads::sleep(Helper& helper, std::int64_t wake_ns) {
   if (wake_ns != 0) return helper.parker.park(wake_ns);
   helper.asleep.store(true);
-  bool offered = false;
+  bool busy = false;
   if (remote_ != nullptr) {
     const std::scoped_lock lock(mutex_);
-    offered = !offered_.empty();
+    busy = !offered_.empty() || remote_->in_flight();
   }
-  if (!offered) helper.parker.park(0);
+  if (!busy) helper.parker.park(0);
   helper.asleep.store(false);
 }
 

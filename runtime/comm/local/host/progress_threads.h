@@ -37,6 +37,9 @@ class ProgressThreads {
   // the op. With ranks in other processes, helpers poll it every half millisecond or millisecond.
   void offer(std::shared_ptr<LocalGroup> group, CollectiveOp& op);
   void offer(std::shared_ptr<LocalGroup> group, std::shared_ptr<Message> message);
+  // Something was sent to other processes: helpers poll until it has left, which MPI may need even
+  // where nobody here waits. Any thread.
+  void poll_until_sent() noexcept;
   // The op is over. Any thread.
   void forget(const CollectiveOp& op);
   // Something that an offered op waits for may be over. Any thread.
@@ -53,8 +56,8 @@ class ProgressThreads {
   struct Helper {
     ThreadParker parker;
     std::atomic<Sleeper*> sleeper{nullptr};  // null: not counted
-    // Sleeping until rung. Sequentially consistent, with mutex_: the offering thread sees this, or
-    // the helper sees the offer.
+    // Sleeping until rung. Sequentially consistent, with mutex_ and RemoteRanks::in_flight(): the
+    // offering or sending thread sees this, or the helper sees what it has offered or sent.
     std::atomic<bool> asleep{false};
     void ring() noexcept;
     std::thread thread;

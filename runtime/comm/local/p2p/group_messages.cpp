@@ -6,7 +6,11 @@
 namespace coshard {
 
 std::shared_ptr<Message> LocalGroup::post(const Collective& args, int rank, bool& both) {
-  const int tag = is_here(args.root) ? 0 : remote_->posted(*this, args, rank);
+  int tag = 0;
+  if (!is_here(args.root)) {
+    tag = remote_->posted(*this, args, rank);
+    poll_until_sent();
+  }
   return mailbox_.post(args, rank, tag, both);
 }
 
@@ -39,6 +43,7 @@ void LocalGroup::transfer(const std::shared_ptr<Message>& message) {
   constexpr std::size_t kAtOnce = 64 * 1024;  // above: left to a waiter
   if (does_at_once() && !poisoned() && bytes <= kAtOnce) {
     help(*message);
+    if (message->carry) poll_until_sent();
   } else if (const auto& progress = registry_->progress) {
     progress->offer(shared_from_this(), message);
   }

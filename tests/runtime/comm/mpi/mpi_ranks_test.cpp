@@ -191,6 +191,65 @@ TEST(MpiRanks, ThatComputeWhileAPeerIsLateAskMpiOnceAMillisecond) {
   engine->forget();
 }
 
+// Rank 0 has the notice of rank 1 already, so its own collective is complete when it is issued; what
+// it sends for that is longer than MPI sends at once.
+TEST(MpiRanks, ThatComputeAfterACompleteCollectiveStillSendTheirPart) {
+  std::atomic<bool> over{false};
+  const auto failures = on_processes(2, 1, 5, [&](Communicator& comm, int rank) {
+    std::vector<float> data(1100, 1.0F), token(1);
+    Collective sum, message;
+    sum.kind = CollectiveKind::AllReduce;
+    sum.extent = 1100;
+    sum.send = sum.recv = data.data();
+    message.kind = rank == 0 ? CollectiveKind::Recv : CollectiveKind::Send;
+    message.extent = 1;
+    message.root = 1 - rank;
+    message.send = message.recv = token.data();
+    if (rank == 1) {
+      const auto mine = comm.issue(sum);
+      comm.issue(message).wait();  // arrives after the notice of the sum
+      mine.wait();
+      over.store(true);
+    } else {
+      comm.issue(message).wait();
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // its helper sleeps meanwhile
+      const auto mine = comm.issue(sum);
+      for (int i = 0; i < 10'000 && !over; ++i)  // computes
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      EXPECT_TRUE(over.load());
+    }
+  });
+  for (const std::string& failure : failures) EXPECT_EQ(failure, "");
+}
+
+TEST(MpiRanks, ThatComputeAfterASendStillSendIt) {
+  std::atomic<bool> over{false};
+  const auto failures = on_processes(2, 1, 5, [&](Communicator& comm, int rank) {
+    std::vector<float> data(4000, 1.0F), token(1);
+    Collective first, message;
+    first.kind = CollectiveKind::AllReduce;
+    first.extent = 1;
+    first.send = first.recv = token.data();
+    message.kind = rank == 0 ? CollectiveKind::Send : CollectiveKind::Recv;
+    message.extent = 4000;
+    message.root = 1 - rank;
+    message.send = message.recv = data.data();
+    const auto before = comm.issue(first);
+    if (rank == 1) {
+      comm.issue(message).wait();
+      over.store(true);
+    } else {
+      before.wait();
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      const auto mine = comm.issue(message);
+      for (int i = 0; i < 10'000 && !over; ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      EXPECT_TRUE(over.load());
+    }
+  });
+  for (const std::string& failure : failures) EXPECT_EQ(failure, "");
+}
+
 // The last owner of a run's ranks may be a block that arrives while the next run goes on.
 TEST(MpiRanks, OfARunThatIsOverLeaveTheNextOneAlone) {
   testing::FakeMpi mpi(2, 9);
