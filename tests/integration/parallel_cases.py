@@ -4,6 +4,7 @@
 
 A case has a TMPDIR of its own: daemons of Open MPI that make and remove one folder at the same time may fail.
 """
+import contextlib
 import os
 import signal
 import sys
@@ -54,10 +55,13 @@ class Runner:
                     else:
                         self.wait_for_one()
             finally:
+                # One may have been waited for just as the signal came.
                 for pid in self.running:
-                    os.kill(pid, signal.SIGTERM)
-                while self.running:
-                    self.wait_for_one()
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGTERM)
+                with contextlib.suppress(ChildProcessError):
+                    while self.running:
+                        self.wait_for_one()
         failed = [str(case) for case, _ in self.result.failures]
         print(f"{self.result.testsRun} cases in {time.monotonic() - begin:.1f} s, {self.at_once} at a time; {len(failed)} failed: {', '.join(failed)}")
         return self.result
@@ -66,9 +70,11 @@ class Runner:
         printed = tempfile.TemporaryFile("w+", errors="replace")
         sys.stdout.flush()
         sys.stderr.flush()
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # until the new process is known
         pid = os.fork()
         if pid == 0:
             try:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
                 for stream in (1, 2):
                     os.dup2(printed.fileno(), stream)
                 os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(dir=folder)
@@ -78,6 +84,7 @@ class Runner:
             finally:
                 os._exit(code if "code" in locals() else 1)
         self.running[pid] = case, printed, time.monotonic()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
     def wait_for_one(self):
         pid, status, used = os.wait4(-1, 0)
