@@ -13,6 +13,7 @@
 #include <boost/asio/write.hpp>
 
 #include <coshard/runtime/error.h>
+#include <coshard/runtime/sanitizers.h>
 #include "runtime/launch/proof.h"
 
 namespace coshard {
@@ -114,13 +115,7 @@ TEST(LivenessDoor, AProofThatWasOverheardIsOfNoUse) {
   }
 }
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool kKeepsWhatIsFreed = true;
-#elif defined(__has_feature)
-constexpr bool kKeepsWhatIsFreed = __has_feature(address_sanitizer);
-#else
-constexpr bool kKeepsWhatIsFreed = false;
-#endif
+constexpr bool kKeepsWhatIsFreed = COSHARD_ASAN;
 
 std::size_t resident_kib() {
   std::ifstream status("/proc/self/status");
