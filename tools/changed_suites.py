@@ -10,8 +10,8 @@ import sys
 
 LAYERS = ["runtime", "kernels", "dtensor", "styles", "profiling", "tools", "integration"]  # each may use those before it
 FOLDERS = {"examples": "integration"}  # whose tests lie in a folder of another name
-OTHERS = ["docs", "conformance"]
-ALL_LAYERS = ("tests/support/", "tests/meson.build", "meson.build", "meson_options.txt", "subprojects/")
+OTHERS = ["docs", "conformance", "style"]
+ALL_LAYERS = ("tests/support/", "tests/meson.build", "meson.build", "meson_options.txt", "packaging/", "subprojects/")
 
 
 def suites_of(paths):

@@ -113,11 +113,15 @@ class ChangedSuites(unittest.TestCase):
     def test_what_all_layers_share_runs_a_short_test_of_each(self):
         self.assertEqual(len(self.suites("tests/support/ranks.h")), 7)
         self.assertEqual(len(self.suites("meson.build")), 7)
+        self.assertEqual(len(self.suites("packaging/meson.build")), 7)
         self.assertEqual(len(self.suites("include/coshard/coshard.h")), 7)
 
     def test_pages_run_their_own_tests(self):
         self.assertEqual(self.suites("README.md", "docs/run.md"), ["docs"])
         self.assertEqual(self.suites("LICENSE", ".gitignore"), [])
+
+    def test_rules_that_take_long_run_where_they_change(self):
+        self.assertEqual(self.suites("tests/style/headers_test.py"), ["style"])
 
 
 if __name__ == "__main__":
