@@ -2,15 +2,11 @@
 
 #include <algorithm>
 #include <limits>
-#include <range/v3/view/drop.hpp>
-#include <range/v3/view/iota.hpp>
-#include <range/v3/view/zip.hpp>
 
 #include <coshard/runtime/error.h>
 #include "dtensor/redistribute/pricing.h"
 
 namespace coshard {
-namespace views = ranges::views;
 namespace {
 
 // Plans are priced for elements of this size, so that they do not depend on the dtype.
@@ -42,26 +38,25 @@ Choices choices_of(const std::vector<int>& mesh_shape, const Shape& shape, const
                    const Layout& to) {
   Choices choices(static_cast<std::size_t>(from.ndim()));
   bool additive = false;
-  const auto by_dim = views::zip(views::iota(0), from, to);
-  for (const auto& [m, now, next] : by_dim) {
-    offer(choices, m, now, true);
-    offer(choices, m, next, true);
-    if (now.is_partial() || next.is_partial()) offer(choices, m, Replicate(), true);
-    additive = additive || now == Partial() || now == Partial(Reduce::Avg);
+  for (int m = 0; m < from.ndim(); ++m) {
+    offer(choices, m, from[m], true);
+    offer(choices, m, to[m], true);
+    if (from[m].is_partial() || to[m].is_partial()) offer(choices, m, Replicate(), true);
+    additive = additive || from[m] == Partial() || from[m] == Partial(Reduce::Avg);
   }
-  for (const auto& [m, now, next] : by_dim)
-    if (!(now == next)) offer(choices, m, Replicate(), false);
-  for (const auto& [m, now, next] : by_dim)
-    if (additive && now.is_sharded()) offer(choices, m, Partial(), false);
-  for (const auto& [m, now, next] : by_dim) {
-    if (!now.is_partial() || now == next) continue;
-    for (const auto& [wanted, held] : views::zip(to, from)) {
-      for (const Placement& p : {wanted, held}) {
+  for (int m = 0; m < from.ndim(); ++m)
+    if (!(from[m] == to[m])) offer(choices, m, Replicate(), false);
+  for (int m = 0; additive && m < from.ndim(); ++m)
+    if (from[m].is_sharded()) offer(choices, m, Partial(), false);
+  for (int m = 0; m < from.ndim(); ++m) {
+    if (!from[m].is_partial() || from[m] == to[m]) continue;
+    for (int k = 0; k < from.ndim(); ++k) {
+      for (const Placement& p : {to[k], from[k]}) {
         if (!p.is_sharded()) continue;
         offer(choices, m, Shard(p.dim), false);
         int inner = 1;  // shards of the same dimension that remain, further in
-        for (const auto& [size, cut] : views::zip(mesh_shape, from) | views::drop(m + 1))
-          if (cut.is_sharded(p.dim)) inner *= size;
+        for (int i = m + 1; i < from.ndim(); ++i)
+          if (from[i].is_sharded(p.dim)) inner *= mesh_shape[static_cast<std::size_t>(i)];
         if (inner > 1) offer(choices, m, StridedShard(p.dim, inner), false);
       }
     }
@@ -121,8 +116,9 @@ class Search {
 
   std::size_t number_of(const Layout& layout) const {
     std::size_t number = 0;
-    for (const auto& [list, placement] : views::zip(choices_, layout)) {
-      const auto at = std::ranges::find(list, placement) - list.begin();
+    for (int m = 0; m < layout.ndim(); ++m) {
+      const auto& list = choices_[static_cast<std::size_t>(m)];
+      const auto at = std::ranges::find(list, layout[m]) - list.begin();
       number = number * list.size() + static_cast<std::size_t>(at);
     }
     return number;
