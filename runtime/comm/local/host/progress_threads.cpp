@@ -96,15 +96,15 @@ void ProgressThreads::add(std::shared_ptr<Offered> offered, bool rings) {
     if (stopping_.load()) return;
     offered_.push_back(std::move(offered));
   }
-  moved_ns_.store(0, std::memory_order_relaxed);
-  for (const auto& helper : helpers_)
-    if (rings || helper->asleep.load()) helper->ring();
+  wake(rings);
 }
 
-void ProgressThreads::poll_until_sent() noexcept {
+void ProgressThreads::poll_until_sent() noexcept { wake(false); }
+
+void ProgressThreads::wake(bool all) noexcept {
   moved_ns_.store(0, std::memory_order_relaxed);
   for (const auto& helper : helpers_)
-    if (helper->asleep.load()) helper->ring();
+    if (all || helper->asleep.load()) helper->ring();
 }
 
 void ProgressThreads::Helper::ring() noexcept {

@@ -65,6 +65,7 @@ class ProgressThreads {
   using Snapshot = std::vector<std::shared_ptr<Offered>>;
 
   void add(std::shared_ptr<Offered> offered, bool rings);
+  void wake(bool all) noexcept;  // else those that sleep until rung
   void run(Helper& helper, const std::string& name);
   void sleep(Helper& helper, std::int64_t wake_ns);
   bool pass(Snapshot& offered, std::int64_t& wake_ns);
