@@ -10,7 +10,7 @@ import sys
 
 LAYERS = ["runtime", "kernels", "dtensor", "styles", "profiling", "tools", "integration"]  # each may use those before it
 FOLDERS = {"examples": "integration"}  # whose tests lie in a folder of another name
-OTHERS = ["docs", "conformance", "style"]
+OTHERS = ["docs", "conformance", "style", "consumers"]
 ALL_LAYERS = ("tests/support/", "tests/meson.build", "meson.build", "meson_options.txt", "packaging/", "subprojects/")
 
 
@@ -21,6 +21,8 @@ def suites_of(paths):
             lowest = -1
         folder = path.removeprefix("include/coshard/").removeprefix("tests/").split("/")[0]
         folder = "docs" if path.endswith(".md") else FOLDERS.get(folder, folder)
+        if path == "CMakeLists.txt":
+            folder = "consumers"
         if folder in LAYERS:
             lowest = min(lowest, LAYERS.index(folder))
         if folder in LAYERS + OTHERS:

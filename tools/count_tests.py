@@ -1,8 +1,9 @@
 """Adds up the tests that meson ran, GoogleTest cases one by one, and prints the closing line of tools/check; before it each
 test that failed, with the lines that say why.
 
-usage: count_tests.py FAILED_LANES LEFT_OUT BUILD_FOLDER...
-LEFT_OUT: parts that this machine cannot build; they count as skipped. Exit code 1 when a test failed or a lane did, 0 otherwise.
+usage: count_tests.py FAILED BROKEN LEFT_OUT BUILD_FOLDER...
+FAILED: how many builds, runs of tests and other commands failed; BROKEN of them are no tests, and count as failed ones. LEFT_OUT: parts
+that this machine cannot build; they count as skipped. Exit code 1 when anything failed, 0 otherwise.
 """
 import glob
 import json
@@ -45,21 +46,23 @@ def tell(folder, test):
 
 
 def main():
-    total = {"passed": 0, "failed": int(sys.argv[1]), "skipped": int(sys.argv[2])}
-    failed_lanes = total["failed"]
-    total["failed"] = 0
-    for folder in sys.argv[3:]:
+    failed, broken, left_out = map(int, sys.argv[1:4])
+    total = {"passed": 0, "failed": broken, "skipped": left_out}
+    for folder in sys.argv[4:]:
         for log in sorted(glob.glob(os.path.join(folder, "meson-logs", "testlog*.json"))):
             with open(log) as lines:
                 for line in lines:
-                    test = json.loads(line)
+                    try:
+                        test = json.loads(line)
+                    except ValueError:
+                        test = {"name": log, "result": "cut off"}  # meson was killed
                     counted = count(test)
                     if counted.get("failed"):
                         tell(folder, test)
                     for name, n in counted.items():
                         total[name] += n
-    if failed_lanes and not total["failed"]:
-        total["failed"] = failed_lanes  # a build that failed, or a lane that could not start
+    if failed and not total["failed"]:
+        total["failed"] = failed  # meson failed, and none of its tests
     print(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
     return 1 if total["failed"] else 0
 

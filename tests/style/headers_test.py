@@ -16,7 +16,7 @@ from functools import cache
 from tree import INCLUDE, PUBLIC, place, read, sources
 
 # Bodies that are compiled once per instruction set, with the namespace given from outside.
-NOT_ALONE = ("kernels/cpu/simd/",)
+INSTRUCTIONS = ("kernels/cpu/simd/",)
 # Headers of the tree that many others include, each before those that it includes itself, and one from outside. They are precompiled, in
 # the combinations that several headers include: such a header has them from there, and sees no more than it would without.
 PRECOMPILED = [
@@ -110,8 +110,10 @@ def main():
     private = ["-I", root, "-I", build, "-I", os.path.join(root, "tests")]
     # clang precompiles in a third of the time of g++; without it nothing is precompiled.
     clang = shutil.which("clang++-14") or shutil.which("clang++")
-    alone = [*compiler[:-1], clang, "-Xclang", "-fno-pch-timestamp"] if clang else compiler
-    headers = [path for path in sources(root, suffixes=(".h",)) if not path.startswith(NOT_ALONE)]
+    alone = [*compiler[:-1], clang] if clang else compiler
+    # Paths within the tree are relative to its root: ccache serves another clone's.
+    relocatable = ["-isysroot", root, *(word for flag in ("-fno-pch-timestamp", "-relocatable-pch") for word in ("-Xclang", flag))]
+    headers = sources(root, suffixes=(".h",))
     nvcc = shutil.which("nvcc", path=os.environ["PATH"] + ":/usr/local/cuda/bin")
     if nvcc:
         private += ["-isystem", os.path.join(os.path.dirname(os.path.dirname(nvcc)), "include")]
@@ -138,7 +140,8 @@ def main():
     def compile_alone(path, language="c++", suffix=".s"):
         found = public if path.startswith((PUBLIC, name_of(PUBLIC))) else public + private
         before = ["-include-pch", output(combined(path), ".pch")] if language == "c++" and combined(path) else []
-        words = [*alone, *flags, *found, "-MD", "-MF", output(path, ".d"), "-o", output(path, suffix)]
+        isa = ["-DCOSHARD_ISA=baseline"] if path.startswith(INSTRUCTIONS) else []
+        words = [*alone, *flags, *isa, *(relocatable if clang else []), *found, "-MD", "-MF", output(path, ".d"), "-o", output(path, suffix)]
         if language == "c++":
             words += [*before, "-S", "-x", language, os.path.join(root, path)]
         else:

@@ -2,9 +2,11 @@
 """What tools/demo and tools/check answer before they do anything. usage: scripts_test.py SOURCE_ROOT VERSION"""
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 VERSION = sys.argv.pop()
@@ -14,6 +16,15 @@ ROOT = sys.argv.pop()
 def run(name, *words):
     return subprocess.run([os.path.join(ROOT, "tools", name), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True, timeout=60)
+
+
+def read(path):
+    """What the file holds; nothing if there is none."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return ""
 
 
 class Scripts(unittest.TestCase):
@@ -51,7 +62,12 @@ case "$1" in
   introspect) echo '[]' ;;
   test)
     while [ "$1" != --logbase ]; do [ "$1" != -C ] || folder=$2; shift; done
-    [ "$STUB" = no-test ] || echo '{"name": "one", "result": "OK"}' >"$folder/meson-logs/$2.json" ;;
+    case "$STUB" in
+      no-test) exit 0 ;;
+      wait) sleep 1000 & echo $! >"$WAITS"; wait ;;
+      cut-off) printf '{"name": "one", "result": "OK"}\\n{"name": "tw' >"$folder/meson-logs/$2.json"; exit 1 ;;
+    esac
+    echo '{"name": "one", "result": "OK"}' >"$folder/meson-logs/$2.json" ;;
 esac
 """
 
@@ -70,11 +86,42 @@ class Lanes(unittest.TestCase):
                 file.write(text)
             os.chmod(file.name, 0o755)
 
+    def start(self, stub, *words):
+        self.waits = os.path.join(self.folder.name, "waits")
+        environment = dict(os.environ, PATH=f"{self.bin}:{os.environ['PATH']}", STUB=stub, WAITS=self.waits)
+        return subprocess.Popen([os.path.join(self.folder.name, "tools/check"), "--no-install", *words], env=environment,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+
     def check(self, stub, *words):
-        environment = dict(os.environ, PATH=f"{self.bin}:{os.environ['PATH']}", STUB=stub)
-        done = subprocess.run([os.path.join(self.folder.name, "tools/check"), "--no-install", *words], env=environment,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
-        return done.returncode, done.stdout.splitlines()[-1]
+        running = self.start(stub, *words)
+        said = running.communicate(timeout=60)[0]
+        return running.returncode, said.splitlines()[-1]
+
+    def test_a_signal_ends_all_that_runs_and_leaves_the_count(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            running = self.start("wait", "--lane", "rules", "--lane", "gcc")
+            while not read(self.waits).endswith("\n"):
+                time.sleep(0.01)
+            test = int(read(self.waits))
+            os.remove(self.waits)
+            running.send_signal(number)
+            said = running.communicate(timeout=60)[0].splitlines()
+            self.assertEqual((running.returncode, said[-1]), (128 + number, "0 passed, 1 failed, 0 skipped"))
+            self.assertNotIn("== gcc", said)
+            while read(f"/proc/{test}/stat").rpartition(")")[2][:2] not in ("", " Z"):  # gone, or nobody has waited for it yet
+                time.sleep(0.01)
+
+    def test_a_log_that_was_cut_off_is_a_failed_test(self):
+        self.assertEqual(self.check("cut-off", "--lane", "rules"), (1, "1 passed, 1 failed, 0 skipped"))
+
+    def test_builds_count_beside_tests(self):
+        code, last = self.check("cut-off", "--lane", "rules", "--lane", "tsan")  # tsan names four tests that are not in its log
+        self.assertEqual((code, last), (1, "2 passed, 6 failed, 0 skipped"))
+
+    def test_whatever_ends_it_the_count_is_its_last_line(self):
+        code, last = self.check("test", "--lane", "bare")  # no git repository here
+        self.assertEqual((code, last), (1, "0 passed, 1 failed, 0 skipped"))
 
     def test_a_test_that_passes_is_counted(self):
         self.assertEqual(self.check("test", "--lane", "rules"), (0, "1 passed, 0 failed, 0 skipped"))
@@ -109,6 +156,19 @@ class ChangedSuites(unittest.TestCase):
         self.assertEqual(self.suites("include/coshard/dtensor/tensor.h", "styles/nn/mlp.cpp"), ["dtensor", "styles", *above[1:]])
         self.assertEqual(self.suites("tests/dtensor/tape_test.cpp"), ["dtensor", *above])
         self.assertEqual(self.suites("examples/train/text.cpp"), ["integration"])
+
+    def test_each_layer_has_a_short_test(self):
+        said = ""
+        for folder, _, names in os.walk(os.path.join(ROOT, "tests")):
+            for name in names:
+                if name == "meson.build":
+                    with open(os.path.join(folder, name), encoding="utf-8") as file:
+                        said += file.read()
+        for suite in self.suites("meson.build"):
+            self.assertIn(f"'{suite}'", said)
+
+    def test_programs_outside_the_tree_run_where_what_they_build_with_changes(self):
+        self.assertEqual(self.suites("CMakeLists.txt", "tests/consumers/test.py"), ["consumers"])
 
     def test_what_all_layers_share_runs_a_short_test_of_each(self):
         self.assertEqual(len(self.suites("tests/support/ranks.h")), 7)
