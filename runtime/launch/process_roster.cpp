@@ -71,7 +71,8 @@ class ProcessRoster final : public Roster {
                     say(PoisonNotice{run_, 0, cause});
                     heard(cause);
                   },
-                  [this](const PoisonNotice& poison) { say(poison); }});
+                  [this](const PoisonNotice& poison) { say(poison); },
+                  [this] { thread_group_.poll_remote(); }});
     job_.liveness().set_deadline(options.timeout);
     job_.engine()->set_deadline(std::chrono::nanoseconds(options.timeout).count());
     job_.liveness().listen(

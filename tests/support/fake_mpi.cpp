@@ -19,7 +19,8 @@ FakeProcesses::FakeProcesses(int ranks, int per_process, std::uint64_t seed, std
                      [this, p](const PoisonNotice& poison) {
                        for (std::size_t other = 0; other < ranks_.size(); ++other)
                          if (other != p) ranks_[other]->poison_group(poison.group, poison.cause);
-                     }});
+                     },
+                     [group] { group->poll_remote(); }});
   }
 }
 

@@ -116,8 +116,8 @@ void LocalGroup::offer(CollectiveOp& op) {
   if (registry_->progress != nullptr) registry_->progress->offer(shared_from_this(), op);
 }
 
-void LocalGroup::poll_until_sent() {
-  if (registry_->progress != nullptr) registry_->progress->poll_until_sent();
+void LocalGroup::offer(const std::shared_ptr<Message>& message) {
+  if (registry_->progress != nullptr) registry_->progress->offer(shared_from_this(), message);
 }
 
 void LocalGroup::announce(CollectiveOp& op, int rank, Collective&& args, Print print) {

@@ -164,7 +164,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   void run(CollectiveOp& op, std::uint32_t chunk);
   bool complete_some(CollectiveOp& op);
   void offer(CollectiveOp& op);
-  void poll_until_sent();  // by helpers; see ProgressThreads
+  void offer(const std::shared_ptr<Message>& message);
   void finish_chunks(CollectiveOp& op, std::uint32_t count, CollectiveKind kind);
   void finish(CollectiveOp& op);
   bool try_pair(CollectiveOp& op, int source, int target, bool copy);

@@ -114,6 +114,10 @@ std::int64_t ThreadGroup::progress() {
   return registry_->progress != nullptr ? registry_->progress->look() : 0;
 }
 
+void ThreadGroup::poll_remote() {
+  if (registry_->progress != nullptr) registry_->progress->poll_remote();
+}
+
 void ThreadGroup::wake() { registry_->wake(); }
 
 void ThreadGroup::leave(int rank) {

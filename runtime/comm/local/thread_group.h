@@ -43,6 +43,8 @@ class ThreadGroup {
   void use(TransferClock& clock);
   // One round of a progress thread. Returns when to call it again without a notification; 0: never.
   std::int64_t progress();
+  // Ranks in other processes are to be driven, by the progress threads if by nobody else.
+  void poll_remote();
   // Rings every waiter on any communicator.
   void wake();
   // The program of world rank `rank` has ended: it will issue nothing more on any communicator.

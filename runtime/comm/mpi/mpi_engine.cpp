@@ -137,6 +137,17 @@ std::uint64_t MpiEngine::add(Open open) {
   return cookie;
 }
 
+void MpiEngine::on_in_flight(std::function<void()> told) {
+  const std::scoped_lock lock(mutex_);
+  told_in_flight_ = std::move(told);
+  if (told_in_flight_ && in_flight() > 0) told_in_flight_();
+}
+
+// Within a Calls.
+void MpiEngine::count_in(int operations) {
+  if (in_flight_.fetch_add(operations) == 0 && told_in_flight_) told_in_flight_();
+}
+
 // One receive at a time per process: of two, the later one could complete first.
 void MpiEngine::expect_notice(int from) {
   Bytes& bytes = notices_[static_cast<std::size_t>(from)];
@@ -152,7 +163,7 @@ void MpiEngine::send_notice(int to, Bytes notice) {
   moved_ns_.store(clock_(), std::memory_order_relaxed);
   const std::byte* data = notice.data();
   const std::size_t bytes = notice.size();
-  in_flight_.fetch_add(1);
+  count_in(1);
   const std::uint64_t cookie = add({nullptr, -1, std::move(notice)});  // its data do not move
   (void)check(api_.send(data, bytes, to, kNoticeTag, cookie));
 }
@@ -201,7 +212,7 @@ void MpiEngine::pieces(bool sends, void* data, std::size_t bytes, int peer, int 
   block->left.store(count);
   block->over = std::move(over);
   const Calls calls(*this);
-  in_flight_.fetch_add(static_cast<int>(count));
+  count_in(static_cast<int>(count));
   if (const Stream stream(sends, peer, tag); count > block->at_once || posting_.contains(stream)) {
     auto& blocks = posting_[stream];
     blocks.push_back(block);

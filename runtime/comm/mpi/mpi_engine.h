@@ -72,6 +72,11 @@ class MpiEngine {
   // one. Before any block is sent: sender and receiver must split it alike.
   void on_hosts(const std::vector<int>& hosts);
 
+  // `told` is called when something comes to be in flight while nothing was, or is now: MPI may
+  // need to be driven even to send what is short. On the thread that sends or receives, with a lock
+  // held. Null: none. Once this has returned, the previous one is no longer running.
+  void on_in_flight(std::function<void()> told);
+
   // At most kMostNotice bytes.
   void send_notice(int to, Bytes notice);
   // Blocks match by tag, which the sender allocates and announces in a notice.
@@ -123,6 +128,7 @@ class MpiEngine {
   }
   void expect_notice(int from);
   std::uint64_t add(Open open);
+  void count_in(int operations);
   bool check(const char* problem);
   class Calls;
   struct Block;
@@ -154,6 +160,7 @@ class MpiEngine {
   std::atomic<std::int64_t> deadline_ns_{0}, slow_ns_{0}, steady_ns_{0};  // last moved so
   std::int64_t run_since_ns_ = 0, run_ns_ = 0;  // moves without a pause; driving thread
   std::atomic<int> in_flight_{0};
+  std::function<void()> told_in_flight_;   // mutex_
   std::atomic<std::int64_t> moved_ns_{0};  // last begin or completion
   std::atomic<bool> given_up_{false};
   std::string untold_;  // mutex_; the pending error for told_broken_

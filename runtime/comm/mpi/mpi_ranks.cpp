@@ -16,13 +16,17 @@ MpiRanks::MpiRanks(std::shared_ptr<MpiEngine> engine, int per_process, std::uint
 
 void MpiRanks::tell(Hooks hooks) {
   hooks_ = std::move(hooks);
+  engine_->on_in_flight(hooks_.in_flight);
   engine_->on_notice(
       [this](int from, std::span<const std::byte> bytes) { return heard(from, bytes); });
   send_to_all(RunNotice{run_, per_process_ * engine_->processes()});
 }
 
 void MpiRanks::stop(bool is_latest) {
-  if (is_latest) engine_->on_notice(nullptr);
+  if (is_latest) {
+    engine_->on_notice(nullptr);
+    engine_->on_in_flight(nullptr);
+  }
   hooks_ = {};
 }
 

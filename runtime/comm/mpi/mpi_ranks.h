@@ -26,6 +26,7 @@ class MpiRanks final : public RemoteRanks {
     std::function<void(int rank)> left;                    // a rank elsewhere has left
     std::function<void(const std::string& cause)> failed;  // the run cannot go on
     std::function<void(const PoisonNotice&)> tell_all;     // a group was poisoned here
+    std::function<void()> in_flight;                       // see MpiEngine::on_in_flight()
   };
   // `per_process`: ranks per process, numbered in process order. `run`: the run's number, the same
   // in all processes.

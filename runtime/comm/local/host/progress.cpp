@@ -50,8 +50,7 @@ void LocalGroup::arrive(CollectiveOp& op, int rank, Collective&& collective, Pri
   if (prepares ? prepare(op, rank) == Prepared::Last : raise_arrived(op, rank)) arm(op, rank);
   if (remote_ == nullptr) return;
   remote_->receive(*this, op);
-  if (!op.over.load()) return offer(op);
-  poll_until_sent();  // its peers may not have what it has sent
+  if (!op.over.load()) offer(op);
 }
 
 // True for the last rank to arrive, if all agree.

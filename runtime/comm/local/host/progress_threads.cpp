@@ -78,7 +78,8 @@ void ProgressThreads::offer(std::shared_ptr<LocalGroup> group, CollectiveOp& op)
 }
 
 void ProgressThreads::offer(std::shared_ptr<LocalGroup> group, std::shared_ptr<Message> message) {
-  add(std::make_shared<Offered>(std::move(group), nullptr, std::move(message)), true);
+  const bool rings = group->remote() == nullptr;
+  add(std::make_shared<Offered>(std::move(group), nullptr, std::move(message)), rings);
 }
 
 void ProgressThreads::forget(const CollectiveOp& op) {
@@ -98,8 +99,6 @@ void ProgressThreads::add(std::shared_ptr<Offered> offered, bool rings) {
   }
   wake(rings);
 }
-
-void ProgressThreads::poll_until_sent() noexcept { wake(false); }
 
 void ProgressThreads::wake(bool all) noexcept {
   moved_ns_.store(0, std::memory_order_relaxed);

@@ -37,9 +37,8 @@ class ProgressThreads {
   // the op. With ranks in other processes, helpers poll it every half millisecond or millisecond.
   void offer(std::shared_ptr<LocalGroup> group, CollectiveOp& op);
   void offer(std::shared_ptr<LocalGroup> group, std::shared_ptr<Message> message);
-  // Something was sent to other processes: helpers poll until it has left, which MPI may need even
-  // where nobody here waits. Any thread.
-  void poll_until_sent() noexcept;
+  // `remote` has something in flight again: helpers poll until it has left. Any thread.
+  void poll_remote() noexcept { wake(false); }
   // The op is over. Any thread.
   void forget(const CollectiveOp& op);
   // Something that an offered op waits for may be over. Any thread.

@@ -1,17 +1,15 @@
 // The messages of a group: posting, matching, moving.
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/group.h"
-#include "runtime/comm/local/host/progress_threads.h"
 
 namespace coshard {
 
 std::shared_ptr<Message> LocalGroup::post(const Collective& args, int rank, bool& both) {
-  int tag = 0;
-  if (!is_here(args.root)) {
-    tag = remote_->posted(*this, args, rank);
-    poll_until_sent();
-  }
-  return mailbox_.post(args, rank, tag, both);
+  const bool leaves = !is_here(args.root);
+  const int tag = leaves ? remote_->posted(*this, args, rank) : 0;
+  auto message = mailbox_.post(args, rank, tag, both);
+  if (leaves) offer(message);  // the peer may post and wait while all ranks here compute
+  return message;
 }
 
 void LocalGroup::post_elsewhere(const Collective& args, int rank, int tag) {
@@ -41,12 +39,8 @@ void LocalGroup::transfer(const std::shared_ptr<Message>& message) {
     message->carry = remote_->carrier(*this, message);
   Mailbox::match(*message);
   constexpr std::size_t kAtOnce = 64 * 1024;  // above: left to a waiter
-  if (does_at_once() && !poisoned() && bytes <= kAtOnce) {
-    help(*message);
-    if (message->carry) poll_until_sent();
-  } else if (const auto& progress = registry_->progress) {
-    progress->offer(shared_from_this(), message);
-  }
+  if (does_at_once() && !poisoned() && bytes <= kAtOnce) help(*message);
+  if (!message->carry && !message->over()) offer(message);
   ring(message->has_dependents);
 }
 

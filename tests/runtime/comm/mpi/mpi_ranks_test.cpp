@@ -250,6 +250,20 @@ TEST(MpiRanks, ThatComputeAfterASendStillSendIt) {
   for (const std::string& failure : failures) EXPECT_EQ(failure, "");
 }
 
+// The run's first and a rank's last notice, which no collective or message follows.
+TEST(MpiRanks, SendNoticesWhileNobodyWaits) {
+  testing::FakeProcesses processes(2, 1, 5);
+  const auto sent = [&] {
+    for (int i = 0; i < 10'000 && processes.engine(0).in_flight() > 0; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return processes.engine(0).in_flight() == 0;
+  };
+  EXPECT_TRUE(sent());
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // its helper sleeps by then
+  processes.leave(0);
+  EXPECT_TRUE(sent());
+}
+
 // The last owner of a run's ranks may be a block that arrives while the next run goes on.
 TEST(MpiRanks, OfARunThatIsOverLeaveTheNextOneAlone) {
   testing::FakeMpi mpi(2, 9);

@@ -85,5 +85,68 @@ TEST(GroupMessages, OfDifferentSizesAreAnErrorOnBothSides) {
   }
 }
 
+void compute_until(const std::atomic<bool>& over) {
+  for (int i = 0; i < 10'000 && !over; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(over.load());
+}
+
+// The first side is posted and computes; its helper sleeps when the other side comes. MPI sends up to
+// 4 KiB at once.
+TEST(GroupMessages, AreMovedWhileTheRankThatHasPostedFirstComputes) {
+  for (const bool sends : {true, false})
+    for (const std::size_t size : {1, 4000, 20'000}) {
+      std::atomic<bool> over{false};
+      const auto failures = on_four(7, [&](Communicator& comm, int rank) {
+        if (rank % 2 == 1) return compute_until(over);
+        std::vector<float> data(size, static_cast<float>(rank));
+        const bool mine = sends == (rank == 0);
+        if (rank == 2) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        const Work work =
+            post(comm, mine ? CollectiveKind::Send : CollectiveKind::Recv, 2 - rank, data);
+        if (rank == 0) compute_until(over);
+        work.wait();
+        over = true;
+        EXPECT_EQ(data.back(), sends ? 0.0F : 2.0F);
+      });
+      for (const std::string& failure : failures) EXPECT_EQ(failure, "") << sends << ' ' << size;
+    }
+}
+
+// What is sent is computed by a collective that ends while the sender computes.
+TEST(GroupMessages, BehindACollectiveAreSentWhileTheSenderComputes) {
+  for (const std::size_t size : {1, 4000, 20'000}) {
+    std::atomic<bool> over{false};
+    const auto failures = testing::on_processes(2, 1, 7, [&](Communicator& comm, int rank) {
+      std::vector<float> sum(size, 1.0F), data(size);
+      Collective all;
+      all.kind = CollectiveKind::AllReduce;
+      all.extent = static_cast<std::int64_t>(size);
+      all.send = all.recv = sum.data();
+      if (rank == 0) {
+        const Work first = comm.issue(all);
+        Collective send;
+        send.kind = CollectiveKind::Send;
+        send.root = 1;
+        send.extent = all.extent;
+        send.send = sum.data();
+        send.after = first.state();
+        const Work work = comm.issue(send);
+        compute_until(over);
+        first.wait();
+        work.wait();
+      } else {
+        const Work work = post(comm, CollectiveKind::Recv, 0, data);
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        comm.issue(all).wait();
+        work.wait();
+        over = true;
+        EXPECT_EQ(data.back(), 2.0F);
+      }
+    });
+    for (const std::string& failure : failures) EXPECT_EQ(failure, "") << size;
+  }
+}
+
 }  // namespace
 }  // namespace coshard
