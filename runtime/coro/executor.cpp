@@ -153,6 +153,13 @@ bool Executor::look_after_unordered() {
   return found;
 }
 
+// As in Waiting::check().
+std::int64_t Executor::check(Waiting& entry, std::int64_t now) {
+  if (entry.head_since_ns_ == 0) entry.head_since_ns_ = now;
+  context_->set_branch(*entry.branch_);
+  return entry.check(now - entry.head_since_ns_);
+}
+
 // Implements Fault::WaitingByCompletion, for tests.
 void Executor::first_over_to_front() {
   for (Waiting* entry = waiting_.front(); entry != nullptr; entry = waiting_.after(*entry)) {
@@ -174,9 +181,10 @@ bool Executor::turn() {
     resume_front();
     return true;
   }
-  if (!unordered_.empty() && look_after_unordered()) return true;
+  const bool moved = !unordered_.empty() && look_after_unordered();
+  if (size_ > 0) return true;
   if (waiting_.empty()) {
-    if (held_.empty()) return false;
+    if (held_.empty()) return moved && keep_looking();
     release_held();
     return true;
   }
@@ -185,8 +193,7 @@ bool Executor::turn() {
   const Look look = waiting_.front()->look();
   if (look != Look::Over) {
     stands_still_ = true;
-    if (look == Look::Moved && --budget_ <= 0) take_turns();
-    return look == Look::Moved;
+    return (moved || look == Look::Moved) && keep_looking();
   }
   if (budget_ <= 0) {
     take_turns();
@@ -259,6 +266,16 @@ bool Executor::poll() {
   return !context.stopped();
 }
 
+// Something has moved, perhaps what others wait for, without end: waits are checked now and then.
+bool Executor::keep_looking() {
+  if (budget_ <= 0) take_turns();
+  if (--budget_ > 0) return true;
+  const std::int64_t now = this->now();
+  if (Waiting* head = waiting_.front()) check(*head, now);
+  for (Waiting* e = unordered_.front(); e != nullptr; e = unordered_.after(*e)) check(*e, now);
+  return true;
+}
+
 // After many resumptions, gives Asio, unordered waits and the thread's other ranks a turn.
 void Executor::take_turns() {
   poll();
@@ -314,7 +331,6 @@ void Executor::sleep(Waiting* head, bool asio_works) {
   };
   Heard heard(parker);
   const auto attend = [&](Waiting& entry) {
-    if (entry.head_since_ns_ == 0) entry.head_since_ns_ = now;
     context_->set_branch(*entry.branch_);
     if (!entry.listen(parker)) {
       wake_ns = earlier(wake_ns, now + kPollNs);
@@ -322,7 +338,7 @@ void Executor::sleep(Waiting* head, bool asio_works) {
     }
     heard.push_back(&entry);
     only_by_ranks = only_by_ranks && !entry.ends_in_time();
-    wake_ns = earlier(wake_ns, entry.check(now - entry.head_since_ns_));
+    wake_ns = earlier(wake_ns, check(entry, now));
   };
   for (Waiting* e = head; e != nullptr;
        e = has(Fault::WaitingByCompletion) ? waiting_.after(*e) : nullptr)

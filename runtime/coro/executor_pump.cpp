@@ -127,11 +127,10 @@ bool Executor::rest() {
   std::int64_t wake_ns = give_up_at_ns_;
   if (!timers_.empty()) wake_ns = earlier(wake_ns, timers_.begin()->first);
   const auto attend = [&](Waiting& entry) {
-    if (entry.head_since_ns_ == 0) entry.head_since_ns_ = now;
     context_->set_branch(*entry.branch_);
     if (!entry.listen(bell())) wake_ns = earlier(wake_ns, now + kPollNs);
     heard_.push_back(&entry);
-    wake_ns = earlier(wake_ns, entry.check(now - entry.head_since_ns_));
+    wake_ns = earlier(wake_ns, check(entry, now));
   };
   if (Waiting* head = waiting_.front()) attend(*head);
   for (Waiting* e = unordered_.front(); e != nullptr; e = unordered_.after(*e)) attend(*e);

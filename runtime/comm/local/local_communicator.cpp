@@ -85,10 +85,12 @@ std::shared_ptr<WorkState> LocalCommunicator::start(Collective collective) {
   return work;
 }
 
-// Keeps works that are dropped without a wait from piling up.
+// Keeps works that are dropped without a wait from piling up. What drive() moves may be what others
+// wait for, without end, so it is called a few times only.
 void LocalCommunicator::help_when_much_is_in_flight() {
   constexpr std::int64_t kMuch = 32 * 1024 * 1024;
-  while (bytes_in_flight_ > kMuch && help_any()) retire();
+  for (int drives = 64; bytes_in_flight_ > kMuch; retire())
+    if (!help_own() && (drives-- == 0 || !group_->drive())) return;
 }
 
 void LocalCommunicator::note_given_up(const CollectiveInfo& awaited) {
@@ -175,12 +177,12 @@ std::shared_ptr<Communicator> LocalCommunicator::subgroup(std::span<const int> r
   return communicator;
 }
 
-bool LocalCommunicator::help_any() {
+bool LocalCommunicator::help_own() {
   for (const InFlight& flight : in_flight_)
     if (group_->help(*flight.op)) return true;
   for (const auto& message : messages_)
     if (help(*message)) return true;
-  return group_->drive();
+  return false;
 }
 
 bool LocalCommunicator::help(Message& message) { return group_->help(message); }

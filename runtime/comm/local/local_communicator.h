@@ -41,8 +41,9 @@ class LocalCommunicator final : public Communicator,
   int world_rank() const { return group_->members()[static_cast<std::size_t>(rank_)]; }
   std::int64_t timeout_ns() const { return timeout_ns_; }
   Observer* observer() const { return slot_ ? *slot_ : nullptr; }
-  // Does a chunk of any collective of this rank in flight; false: nothing to do.
-  bool help_any();
+  // Does a chunk of any collective of this rank in flight, or makes progress in other processes'
+  // messages; false: nothing to do.
+  bool help_any() { return help_own() || group_->drive(); }
   bool help(Message& message);
   // The await of a collective was given up: this rank's later collectives carry that in their
   // Print.
@@ -70,6 +71,7 @@ class LocalCommunicator final : public Communicator,
   std::uint64_t take_number(const Collective& collective, std::uint64_t print);
   CommEvent event_of(const Collective& collective, std::uint64_t sequence);
   void note_issue(CollectiveKind kind);
+  bool help_own();
   void help_when_much_is_in_flight();
 
   struct InFlight {

@@ -16,6 +16,7 @@ namespace coshard {
 namespace {
 
 constexpr std::int64_t kLookAgainNs = 50'000;
+constexpr int kHelpsPerCheck = 16;
 
 }  // namespace
 
@@ -39,25 +40,29 @@ void LocalWork::block(int part, const Done& done, const Help& help) {
   Parker& parker = rank.parker();
   SpinWait spin_wait;
   std::int64_t begin_ns = 0;
+  int helps = 0;
   for (;;) {
     if (group.poisoned()) fail_poisoned();
     if (done()) return;
-    if (help()) continue;
+    const bool moved = help();
+    if (moved && ++helps % kHelpsPerCheck != 0) continue;
     fail_if_missing_is_here();
     if (begin_ns == 0) begin_ns = parker.now();
+    if (moved) {  // perhaps what others wait for, without end
+      check(parker.now() - begin_ns);
+      if (parker.shares_its_thread()) parker.park(1);  // lets others run
+      continue;
+    }
     if (!parker.shares_its_thread() && spin_wait.spin()) continue;
     Nap nap(sleeper());
     const Listening ear(*this, rank);
     // The clock is read before the checks: whatever becomes due after it makes the park return at
     // once.
     const std::int64_t looked_ns = parker.now(), later = not_before(part);
+    check(looked_ns - begin_ns);
     if (group.poisoned() || done() || help()) continue;
     const std::int64_t timeout_ns = communicator_->timeout_ns();
-    const std::int64_t now = parker.now();
-    check_before(now - begin_ns);
-    fail_if_lost();
-    if (is_overdue(now - begin_ns)) fail_timeout(now - begin_ns);
-    std::int64_t wake_ns = timeout_ns > now - begin_ns ? begin_ns + timeout_ns : 0;
+    std::int64_t wake_ns = timeout_ns > looked_ns - begin_ns ? begin_ns + timeout_ns : 0;
     if (later > looked_ns) wake_ns = wake_ns == 0 ? later : std::min(wake_ns, later);
     // A busy emulated link also ends the wait, so then the rank does not count as asleep.
     if (later <= looked_ns && !nap.begin()) continue;

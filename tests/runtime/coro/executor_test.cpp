@@ -5,9 +5,11 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include <coshard/runtime/coro/co_spawn.h>
 #include <coshard/runtime/coro/when_all.h>
 #include "tests/runtime/coro/counted.h"
 
@@ -131,6 +133,51 @@ TEST(Executor, AsioGetsItsTurnWhileTasksYield) {
   Executor executor;
   boost::asio::post(executor.io_context(), [&flag] { flag = true; });
   EXPECT_GT(executor.run(yield_until(flag)), 0);
+}
+
+// Moves something at every look, perhaps for others, until it has been checked three times.
+class Busy final : public Waiting {
+ public:
+  using awaitable_of_coshard = void;
+  explicit Busy(bool in_order) : in_order_(in_order) {}
+  bool await_ready() const { return false; }
+  void await_suspend(std::coroutine_handle<> self) {
+    Executor& executor = *Executor::current();
+    in_order_ ? executor.wait(*this, self) : executor.wait_unordered(*this, self);
+  }
+  bool await_resume() const { return checks_ == 3; }
+  void give_up() noexcept override {}
+  Look look() override { return checks_ == 3 || ++looks_ == kMany ? Look::Over : Look::Moved; }
+  bool listen(Parker&) override { return false; }
+  void deaf(Parker&) noexcept override {}
+  std::int64_t check(std::int64_t) override { return ++checks_, 0; }
+  std::string describe() const override { return "busy"; }
+
+ private:
+  bool in_order_;
+  int looks_ = 0, checks_ = 0;
+};
+Task<bool> wait_busily(bool in_order) {
+  Busy busy(in_order);
+  co_return co_await busy;
+}
+
+TEST(Executor, AWaitIsCheckedThoughSomethingMovesAtEveryLook) {
+  EXPECT_TRUE(sync_wait(wait_busily(true)));
+  EXPECT_TRUE(sync_wait(wait_busily(false)));
+}
+
+TEST(Executor, OnAContextOfTheCallerSomethingThatMovesAtEveryLookLeavesHandlersTheirTurn) {
+  for (const bool in_order : {true, false}) {
+    boost::asio::io_context context;
+    std::vector<std::string> order;
+    co_spawn(context, wait_busily(in_order),
+             [&](const std::exception_ptr&, bool) { order.emplace_back("task"); });
+    context.poll_one();  // begins
+    boost::asio::post(context, [&] { order.emplace_back("handler"); });
+    context.run();
+    EXPECT_EQ(order, (std::vector<std::string>{"handler", "task"})) << in_order;
+  }
 }
 
 TEST(Executor, AnExceptionOfAHandlerGivesTheRootUpAndComesOutOfRun) {

@@ -278,6 +278,8 @@ class Executor {
     return operations_ != nullptr && operations_->load(std::memory_order_relaxed) > 0;
   }
   bool look_after_unordered();
+  std::int64_t check(Waiting& entry, std::int64_t now);
+  bool keep_looking();
   void take_turns();
   bool is_given_up(bool asio_works) const;
   void require_asio() const;
