@@ -107,8 +107,9 @@ bool LocalGroup::poison(const std::string& cause) {
 
 bool LocalGroup::drive() {
   if (remote_ == nullptr) return false;
-  // Waiting patiently takes real time, which a simulation does not have.
-  return registry_->clock != nullptr ? remote_->drive() : remote_->drive_while_waiting();
+  // Waiting patiently takes real time, which a simulation does not have, and other ranks' turns.
+  const bool patient = !RankContext::current().parker().shares_its_thread();
+  return patient ? remote_->drive_while_waiting() : remote_->drive();
 }
 
 // The caller holds a reference to the op.

@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include <coshard/runtime/coro/rank_context.h>
 #include <coshard/runtime/error.h>
+#include "runtime/comm/local/local_communicator.h"
 #include "tests/support/fake_mpi.h"
 
 namespace coshard {
@@ -75,6 +77,28 @@ TEST(BusyMpi, DoesNotKeepAnIssueFromReturning) {
   for (int i = 0; i < 6; ++i) works.push_back(all.mine->issue(sum));
   EXPECT_LT(looks, kFewLooks);
   all.mine->poison("done");
+}
+
+// Of a rank that shares its thread with others, whose turn it is as soon as nothing moves.
+struct SharedParker final : Parker {
+  void park(std::int64_t, boost::asio::io_context*) override {}
+  void ring() noexcept override {}
+  std::int64_t now() const override { return now_ns(); }
+  bool shares_its_thread() const override { return true; }
+};
+
+TEST(BusyMpi, DoesNotKeepTheThreadThatARankSharesWithOthers) {
+  OneOfTwo all;
+  SharedParker parker;
+  RankContext context(&parker);
+  RankContext* const before = RankContext::exchange(&context);
+  const Work work = all.mine->issue({});
+  LocalGroup& group = std::dynamic_pointer_cast<LocalCommunicator>(all.mine)->group();
+  int moves = 0;
+  while (moves < 1000 && group.drive()) ++moves;
+  EXPECT_LT(moves, 10);
+  all.mine->poison("done");
+  RankContext::exchange(before);
 }
 
 }  // namespace
