@@ -148,6 +148,11 @@ void MpiEngine::count_in(int operations) {
   if (in_flight_.fetch_add(operations) == 0 && told_in_flight_) told_in_flight_();
 }
 
+bool MpiEngine::sends_notices() {
+  const std::scoped_lock lock(mutex_);
+  return std::ranges::any_of(open_, [](const auto& open) { return !open.second.kept.empty(); });
+}
+
 // One receive at a time per process: of two, the later one could complete first.
 void MpiEngine::expect_notice(int from) {
   Bytes& bytes = notices_[static_cast<std::size_t>(from)];

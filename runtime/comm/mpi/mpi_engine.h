@@ -113,6 +113,7 @@ class MpiEngine {
   bool drive_while_waiting();
   // Blocks and notices in flight, not counting notices that peers have yet to send.
   int in_flight() const { return in_flight_.load(); }
+  bool sends_notices();  // some of them are notices
 
   static constexpr std::size_t kMostNotice = 64 * 1024;  // fits the table of 400 processes
 

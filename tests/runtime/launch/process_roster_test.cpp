@@ -14,6 +14,7 @@
 #include <coshard/runtime/error.h>
 #include <coshard/runtime/launch/simulate.h>
 #include <coshard/runtime/launch/world.h>
+#include "runtime/device/make_device.h"
 #include "runtime/launch/job.h"
 #include "runtime/launch/roster.h"
 #include "tests/support/fake_mpi.h"
@@ -68,6 +69,29 @@ TEST(ProcessRoster, IsOverWhenTheRanksElsewhereHaveLeftAsWell) {
   for (int i = 0; i < 20; ++i) EXPECT_FALSE(one->over());
   two->leave(1);
   while (!one->over() || !two->over()) std::this_thread::yield();
+}
+
+// Its peer has left already, and drives MPI only now and then.
+TEST(ProcessRoster, IsOverWhenItsNoticesHaveBeenSentAsWell) {
+  const Jobs jobs(2);
+  const auto one = make_process_roster(kTwoRanks, *jobs.all[0]);
+  const auto two = make_process_roster(kTwoRanks, *jobs.all[1]);
+  two->leave(1);
+  while (one->alive(1)) (void)one->over();
+  std::this_thread::sleep_for(50ms);  // the helper of `two` sleeps by then
+  // The notice of this is longer than MPI sends at once.
+  const auto data = make_device(DeviceKind::Cpu, {0, 1})->make_buffer(1100 * sizeof(float));
+  Collective sum;
+  sum.kind = CollectiveKind::AllReduce;
+  sum.extent = 1100;
+  sum.send = sum.recv = data->data();
+  sum.keep_send = sum.keep_recv = data;
+  const auto world = one->control(0);
+  (void)world->issue(sum);
+  one->leave(0);
+  while (!one->over()) (void)two->over();
+  EXPECT_FALSE(jobs.all[0]->engine()->sends_notices());
+  while (!two->over()) std::this_thread::yield();
 }
 
 // What `job` has said so far: there is one order of all.
