@@ -176,9 +176,10 @@ Task<Tensor> clip_grad_norm(Tensors parameters, double max_norm, double p, CallS
   co_await std::move(summed);
   Tensor norm = sum_of_norms(norms, largest);
   if (!largest) norm = pow(norm, 1 / p);
+  norm = view(norm, Shape());
   const Tensor factor = clamp(mul(reciprocal(add(norm, 1e-6)), max_norm), std::nullopt, 1.0);
   for (const Tensor& parameter : counted) parameter.set_grad(scaled(parameter, factor));
-  co_return view(norm, Shape());
+  co_return norm;
 }
 
 }  // namespace coshard

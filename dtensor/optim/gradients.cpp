@@ -5,6 +5,7 @@
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include "dtensor/ops/local.h"
 #include "dtensor/optim/gradients.h"
+#include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/in_flight.h"
 #include "dtensor/redistribute/issue.h"
 #include "dtensor/step_graph.h"
@@ -57,11 +58,35 @@ Tensor reduce_bucket(const GradientBucket& bucket) {
   return packed;
 }
 
-// Whether the gradient is still to be summed along dimension m of its own mesh.
+bool is_partial(const Tensor& gradient) {
+  return gradient.defined() && gradient.is_distributed() && gradient.layout().has_partial();
+}
+
+// Whether an all_reduce along dimension m of its own mesh is all that the gradient still needs there.
 bool waits_for_sum(const Tensor& parameter, int m) {
   const Tensor g = parameter.grad();
-  return g.defined() && g.is_distributed() && m < g.mesh().ndim() && g.layout()[m].is_partial() &&
-         parameter.layout()[m].is_replicate() && g.mesh().contains_this_rank();
+  return is_partial(g) && m < g.mesh().ndim() && g.layout()[m].is_partial() &&
+         g.mesh().contains_this_rank();
+}
+
+// A gradient that was given by set_grad may be Partial where its parameter is sharded: a
+// reduce_scatter. The result, in flight; undefined if the gradient is no such one.
+Tensor scattered(const Tensor& parameter) {
+  const Tensor g = parameter.grad();
+  if (!is_partial(g)) return {};
+  Layout layout = g.layout();
+  bool scatters = false;
+  for (int m = 0; m < layout.ndim(); ++m) {
+    if (!layout[m].is_partial()) continue;
+    const Placement& own = parameter.layout()[m];
+    scatters = scatters || own.is_sharded();
+    layout[m] = own.is_partial() ? Replicate() : own;
+  }
+  if (!scatters) return {};
+  if (const StepGraph* step = StepGraph::recording())
+    step->require_met(parameter.grad_meta(), "a sum of gradients");
+  parameter.set_grad(redistribute_raw(g, layout));
+  return parameter.grad();
 }
 
 void gather_partial(std::vector<GradientBucket>& buckets, const Tensor& parameter, int m) {
@@ -73,6 +98,9 @@ void gather_partial(std::vector<GradientBucket>& buckets, const Tensor& paramete
   if (g.mesh().size(m) == 1) return parameter.set_grad(g.with_spec(after));
   put_gradient(buckets, g.mesh().communicator(m), reduce, parameter, std::move(after));
 }
+
+// Whether the reduction of sums is the sum of the reductions.
+bool adds_up(Reduce reduce) { return reduce == Reduce::Sum || reduce == Reduce::Avg; }
 
 // The other world ranks that differ from this one only in dimension `dim` of `mesh`.
 std::vector<int> others_along(const DeviceMesh& mesh, int dim) {
@@ -94,7 +122,11 @@ void check_replicas_along(std::string_view who, const Tensor& gradient, std::siz
   if (!gradient.is_distributed() || !gradient.mesh().contains_this_rank()) return;
   const std::vector<int> reduced = others_along(mesh, dim);
   for (int m = 0; m < gradient.mesh().ndim(); ++m) {
-    if (m == summed || gradient.layout()[m].is_replicate()) continue;
+    const Placement& placement = gradient.layout()[m];
+    if (m == summed || placement.is_replicate()) continue;
+    CS_REQUIRE(!placement.is_partial() || adds_up(placement.reduce), who,
+               ": the gradient of parameter ", index, " is ", describe(gradient), ", and ",
+               placement, " of sums is not the sum of each; call reduce_gradients first");
     for (const int rank : others_along(gradient.mesh(), m))
       CS_REQUIRE(std::ranges::find(reduced, rank) == reduced.end(), who, " along '",
                  mesh.names()[static_cast<std::size_t>(dim)], "' of ", mesh,
@@ -122,10 +154,12 @@ bool is_whole_along(const Tensor& gradient, const DeviceMesh& mesh, int dim) {
 Task<void> reduce_gradients(Tensors parameters, CallSite site) {
   const UserCall user(site);
   int mesh_dims = 0;
-  for (const Tensor& p : parameters)
-    if (p.grad().defined() && p.grad().is_distributed())
-      mesh_dims = std::max(mesh_dims, p.grad().mesh().ndim());
-  for (int m = 0; m < mesh_dims; ++m) {
+  std::vector<Tensor> shards;
+  for (const Tensor& p : parameters) {
+    if (Tensor shard = scattered(p); shard.defined()) shards.push_back(std::move(shard));
+    if (is_partial(p.grad())) mesh_dims = std::max(mesh_dims, p.grad().mesh().ndim());
+  }
+  for (int m = mesh_dims - 1; m >= 0; --m) {  // inner dimensions first: sum and max do not commute
     std::vector<GradientBucket> buckets;
     for (const Tensor& p : parameters)
       if (waits_for_sum(p, m)) gather_partial(buckets, p, m);
@@ -134,6 +168,8 @@ Task<void> reduce_gradients(Tensors parameters, CallSite site) {
     Task<void> arrived = arrival_of(std::move(packed));  // even if empty: outside a mesh
     co_await std::move(arrived);
   }
+  Task<void> scattered_all = arrival_of(std::move(shards));
+  co_await std::move(scattered_all);
 }
 
 void all_reduce_gradients(const std::vector<Tensor>& parameters, const DeviceMesh& mesh, int dim,

@@ -4,8 +4,11 @@
 #include <cmath>
 #include <limits>
 
+#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/dtensor/tape.h>
 #include "tests/dtensor/ops/expect.h"
 #include "tests/dtensor/optim/parameters.h"
 #include "tests/support/ranks.h"
@@ -64,6 +67,62 @@ TEST(ClipGradNorm, CountsEveryLogicalElementOnceUnderAnyLayout) {
       return Body::run(world, p_);
     });
   }
+}
+
+const Placement kPlacements[] = {Replicate(),
+                                 Shard(0),
+                                 Partial(),
+                                 Partial(Reduce::Avg),
+                                 Partial(Reduce::Max),
+                                 Partial(Reduce::Min),
+                                 Partial(Reduce::Product)};
+
+Task<void> expect_norm_of_squares(DTensor x) {
+  const double norm = std::sqrt(220.0);  // of the gradient 2 4 6 8 10
+  Task<Tensor> clipped = clip_grad_norm({x}, 1.0);
+  const Tensor total = co_await std::move(clipped);
+  EXPECT_NEAR(total.item(), norm, 1e-12) << x.layout() << x.grad().layout();
+  const std::vector<double> values = full_tensor(x.grad()).to_vector();
+  for (std::size_t i = 0; i < 5; ++i)
+    EXPECT_NEAR(values[i], 2 * static_cast<double>(i + 1) / (norm + 1e-6), 1e-12)
+        << x.layout() << x.grad().layout();
+}
+
+TEST(ClipGradNorm, ReducesAPartialGradientWhateverTheLayoutOfItsLeaf) {
+  for (const int ranks : {2, 3})
+    on_ranks(ranks, [](World& world) -> Task<void> {
+      const DeviceMesh mesh = init_device_mesh(world, {world.size()}, {"tp"});
+      for (const Placement& leaf : kPlacements) {
+        const DTensor x = parameter(world, mesh, {5}, leaf);
+        Task<void> back = backward(sum(mul(x, x)));
+        co_await std::move(back);
+        Task<void> expected = expect_norm_of_squares(x);
+        co_await std::move(expected);
+        for (const Placement& given : kPlacements) {
+          x.set_grad(
+              distribute_tensor(counting(world, {5}, DType::F64, 2), mesh, given, std::nullopt));
+          Task<void> again = expect_norm_of_squares(x);
+          co_await std::move(again);
+        }
+      }
+    });
+}
+
+TEST(ClipGradNorm, TakesParametersWithoutDimensions) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    for (const DType dtype : {DType::F64, DType::F32, DType::BF16}) {
+      const Tensor plain = full(world.device(), Shape(), 2, dtype).requires_grad_();
+      const DTensor placed = parameter(world, mesh, {3}, Shard(0));
+      plain.set_grad(full(world.device(), Shape(), 36, dtype));
+      placed.set_grad(mul(placed.detach(), 0.0));
+      Task<Tensor> clipped = clip_grad_norm({plain, placed}, 1.0);
+      const Tensor total = co_await std::move(clipped);
+      EXPECT_EQ(total.item(), 36);
+      EXPECT_EQ(plain.grad().shape(), Shape());
+      EXPECT_NEAR(plain.grad().item(), 1, 1e-2);
+    }
+  });
 }
 
 TEST(ClipGradNorm, AddsUpMeshesAndPlainParameters) {

@@ -39,6 +39,60 @@ Task<void> expect_reduced_replicas(World& world, Reduce reduce) {
   co_return;
 }
 
+TEST(ReduceGradients, APartialOfAShardedParameterIsScattered) {
+  on_ranks(4, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2, 2}, {"dp", "tp"});
+    const Layout layouts[] = {
+        {Replicate(), Shard(0)}, {Shard(0), Shard(0)}, {Shard(0), Replicate()}};
+    for (const Layout& layout : layouts) {
+      DTensor w = distribute_tensor(counting(world, {6}), mesh, layout, std::nullopt);
+      w.set_requires_grad(true);
+      w.set_grad(from_local(counting(world, {6}), mesh, Layout(Partial(), Partial())));
+      CountingObserver seen(world);
+      Task<void> reduced = reduce_gradients({w});
+      co_await std::move(reduced);
+      EXPECT_GE(seen.total(), 1) << layout;  // of six elements: an all_reduce that is sliced
+      if (layout == layouts[1]) {
+        EXPECT_EQ(seen.count(CollectiveKind::ReduceScatter), 1);
+      }
+      EXPECT_EQ(w.grad().layout(), layout);
+      EXPECT_EQ(full_tensor(w.grad()).to_vector(), (std::vector<double>{4, 8, 12, 16, 20, 24}));
+    }
+  });
+}
+
+// The largest over tp of each rank of dp, then the sum of these.
+TEST(ReduceGradients, InnerMeshDimensionsComeFirst) {
+  on_ranks(4, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2, 2}, {"dp", "tp"});
+    DTensor w = distribute_tensor(counting(world, {1}), mesh, Layout(Replicate(), Replicate()),
+                                  std::nullopt);
+    w.set_requires_grad(true);
+    const double own[] = {1, 5, 7, 2};
+    w.set_grad(from_local(counting(world, {1}, DType::F64, own[world.rank()]), mesh,
+                          Layout(Partial(), Partial(Reduce::Max))));
+    Task<void> reduced = reduce_gradients({w});
+    co_await std::move(reduced);
+    EXPECT_EQ(full_tensor(w.grad()).to_vector(), (std::vector<double>{5 + 7}));
+  });
+}
+
+TEST(AllReduceGradients, RefuseAPartialThatDoesNotAddUp) {
+  on_ranks(4, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2, 2}, {"dp", "tp"});
+    const DTensor w = parameter(world, mesh["tp"], {3}, Replicate());
+    w.set_grad(from_local(counting(world, {3}), mesh["tp"], Partial(Reduce::Max)));
+    std::string text;
+    try {
+      all_reduce_gradients({w}, mesh, 0);
+    } catch (const Error& error) {
+      text = error.what();
+    }
+    EXPECT_NE(text.find("call reduce_gradients first"), std::string::npos) << text;
+    co_return;
+  });
+}
+
 TEST(ReduceGradients, ManyPartialsAreOneAllReduce) {
   on_ranks(3, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {3}, {"tp"});
