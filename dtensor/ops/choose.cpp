@@ -101,13 +101,11 @@ class Choosing {
     const std::vector<int> sizes(mesh_.sizes.begin(), mesh_.sizes.end());
     for (std::size_t i = 0; i < in_.size(); ++i) {
       if (!in_[i].defined || rule_.in[i] == "*") continue;
-      const auto width = static_cast<double>(width_of(in_[i]));
+      const auto width = static_cast<int>(width_of(in_[i]));
       for (const PlanStep& step :
-           plan_steps(sizes, in_[i].shape, now_[i], choice.in[i], mesh_.links)) {
-        const bool moves = communicates(step.kind);
-        price.moves = price.moves || moves;
-        price.time += time_of(moves, width * step.moved, width * step.copied,
-                              slowest(mesh_.links, step.dims));
+           plan_steps(sizes, in_[i].shape, width, now_[i], choice.in[i], mesh_.links)) {
+        price.moves = price.moves || communicates(step.kind);
+        price.time += step.time;
       }
     }
     price.time += later(choice);

@@ -80,7 +80,8 @@ void require_explicit(const OpDef& op, std::span<const Tensor> in, const Decisio
   if (forbid == Forbid::Off) return;
   for (std::size_t i = 0; i < in.size(); ++i) {
     if (!d.change[i]) continue;
-    if (forbid == Forbid::Communication && !outline_of(in[i].spec(), d.want[i]).communicates)
+    if (forbid == Forbid::Communication &&
+        !outline_of(in[i].spec(), d.want[i], in[i].dtype()).communicates)
       continue;
     fail(ErrorKind::BadInput,
          str_cat(show_call(op, in), ": needs an implicit redistribution of input ", i, " from ",

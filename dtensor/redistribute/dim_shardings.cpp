@@ -165,11 +165,13 @@ const DimSharding& DimShardings::with_ranges(int id) {
   return sharding;
 }
 
-ShardingPair& DimShardings::slot(int from, int to) {
-  if (pairs_.size() <= at(from)) pairs_.resize(at(from) + 1);
-  auto& row = pairs_[at(from)];
-  if (row.size() <= at(to)) row.resize(std::max(at(to) + 1, shardings_.size()));
-  return row[at(to)];
+void DimShardings::widen() {
+  const std::size_t width = std::max(2 * width_, std::bit_ceil(shardings_.size()));
+  std::vector<ShardingPair> wider(width * width);
+  for (std::size_t from = 0; from < width_; ++from)
+    std::move(&pairs_[from * width_], &pairs_[from * width_] + width_, &wider[from * width]);
+  pairs_.swap(wider);
+  width_ = width;
 }
 
 const ShardingPair& DimShardings::compare(int from, int to) {

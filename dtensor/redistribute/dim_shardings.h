@@ -81,7 +81,11 @@ class DimShardings {
 
  private:
   const DimSharding& with_ranges(int id);
-  ShardingPair& slot(int from, int to);
+  ShardingPair& slot(int from, int to) {
+    if (shardings_.size() > width_) widen();
+    return pairs_[static_cast<std::size_t>(from) * width_ + static_cast<std::size_t>(to)];
+  }
+  void widen();
   const ShardingPair& compare(int from, int to);
   bool compare_digits(const DimSharding& from, const DimSharding& to, ShardingPair& pair) const;
   void compare_ranges(const DimSharding& from, const DimSharding& to, ShardingPair& pair) const;
@@ -89,7 +93,8 @@ class DimShardings {
   const MeshGrid* grid_;
   std::int64_t size_;
   std::vector<std::unique_ptr<DimSharding>> shardings_;
-  std::vector<std::vector<ShardingPair>> pairs_;
+  std::size_t width_ = 0;
+  std::vector<ShardingPair> pairs_;  // [from][to], of which width_ each
 };
 
 }  // namespace coshard

@@ -93,9 +93,10 @@ Issued run_plan(const DTensor& source, std::shared_ptr<const RedistributePlan> p
 
 Issued issue_to(const Tensor& source, const Layout& target) {
   issue_deferred(source);
-  if (source.mesh().contains_this_rank()) return run_plan(source, plan_for(source.spec(), target));
+  if (source.mesh().contains_this_rank())
+    return run_plan(source, plan_for(source.spec(), target, source.dtype()));
   const auto spec = make_spec(source.mesh(), target, source.shape());
-  const PlanOutline outline = outline_of(source.spec(), spec->layout);
+  const PlanOutline outline = outline_of(source.spec(), spec->layout, source.dtype());
   Issued nothing{Tensor::empty(source.device(), spec, source.dtype()), nullptr, outline.shards};
   // If the others only do a local step, their result is in flight while the source is.
   if (outline.communicates)

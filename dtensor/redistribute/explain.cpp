@@ -87,10 +87,10 @@ PlanAnswer explain(const PlanQuestion& q) {
   for (const auto& [now, next] : views::zip(from, to))
     CS_REQUIRE(may_become(now, next), "plan: ", from, " to ", to, ": ", now, " cannot become ",
                next);
-  const auto steps = plan_steps(q.mesh_shape, q.shape, from, to, q.links);
+  const auto width = static_cast<int>(size_of(q.dtype));
+  const auto steps = plan_steps(q.mesh_shape, q.shape, width, from, to, q.links);
   PlanAnswer answer;
   answer.trace = trace(from, steps);
-  const auto width = static_cast<double>(size_of(q.dtype));
   for (const PlanStep& step : steps) {
     require_reducible(step, q);
     PlanAnswer::Step out;
@@ -102,8 +102,7 @@ PlanAnswer explain(const PlanQuestion& q) {
       out.ranks *= size;
     }
     out.bytes = static_cast<std::int64_t>(step.moved * width);
-    out.us = time_of(communicates(step.kind), step.moved * width, step.copied * width,
-                     slowest(q.links, step.dims));
+    out.us = step.time;
     answer.bytes += out.bytes;
     answer.us += out.us;
     answer.steps.push_back(std::move(out));

@@ -18,13 +18,15 @@ PlanOutline outline(const DeviceMesh& mesh, std::span<const PlanStep> steps) {
 }
 
 std::shared_ptr<const RedistributePlan> make_plan(const std::shared_ptr<const Spec>& source,
-                                                  const Layout& target) {
+                                                  const Layout& target, int width) {
   auto plan = std::make_shared<RedistributePlan>();
   const DeviceMesh& mesh = source->mesh;
   plan->source = source;
   plan->target = make_spec(mesh, target, source->shape);
+  plan->width = width;
   ShardMap shard_map(mesh.shape(), source->shape);
-  const auto steps = plan_steps(mesh.shape(), source->shape, source->layout, target, mesh.links());
+  const auto steps =
+      plan_steps(mesh.shape(), source->shape, width, source->layout, target, mesh.links());
   plan->outline = outline(mesh, steps);
   for (const PlanStep& step : steps) plan->steps.push_back(lower(shard_map, mesh, step));
   return plan;
@@ -57,6 +59,7 @@ struct PlanKind {
 struct Answer {
   std::shared_ptr<const Spec> source;
   Layout target;
+  int width;
   PlanOutline outline;
 };
 struct AnswerKind {
@@ -75,35 +78,41 @@ std::uint64_t hash_of(const std::shared_ptr<const Spec>& source) {
   return hash;
 }
 
+int width_of(DType dtype) { return static_cast<int>(size_of(dtype)); }
+
 }  // namespace
 
 std::shared_ptr<const RedistributePlan> plan_for(const std::shared_ptr<const Spec>& source,
-                                                 const Layout& target) {
+                                                 const Layout& target, DType dtype) {
   static const RankLocal<BoundedCache<RedistributePlan, PlanKind>> plans;
   const std::uint64_t hash = hash_of(source);
+  const int width = width_of(dtype);
   const auto matches = [&](const RedistributePlan& plan) {
-    return plan.source == source && plan.target->layout == target;
+    return plan.source == source && plan.target->layout == target && plan.width == width;
   };
   if (const auto* found = plans->find(hash, matches)) return *found;
   CS_REQUIRE(target.ndim() == source->mesh.ndim(), "redistribute: layout ", target, " has ",
              target.ndim(), " entries, the mesh ", source->mesh, " has ", source->mesh.ndim(),
              " dimensions");
   const Layout normal = normalize(target, source->shape, "redistribute");
-  if (!(normal == target)) return plan_for(source, normal);
-  return plans->add(hash, make_plan(source, target));
+  if (!(normal == target)) return plan_for(source, normal, dtype);
+  return plans->add(hash, make_plan(source, target, width));
 }
 
-PlanOutline outline_of(const std::shared_ptr<const Spec>& source, const Layout& target) {
-  if (source->mesh.contains_this_rank()) return plan_for(source, target)->outline;
+PlanOutline outline_of(const std::shared_ptr<const Spec>& source, const Layout& target,
+                       DType dtype) {
+  if (source->mesh.contains_this_rank()) return plan_for(source, target, dtype)->outline;
   static const RankLocal<BoundedCache<Answer, AnswerKind>> answers;
   const std::uint64_t hash = hash_of(source);
+  const int width = width_of(dtype);
   const auto matches = [&](const Answer& answer) {
-    return answer.source == source && answer.target == target;
+    return answer.source == source && answer.target == target && answer.width == width;
   };
   if (const auto* found = answers->find(hash, matches)) return (*found)->outline;
   const DeviceMesh& mesh = source->mesh;
-  const auto steps = plan_steps(mesh.shape(), source->shape, source->layout, target, mesh.links());
-  const Answer answer{source, target, outline(mesh, steps)};
+  const auto steps =
+      plan_steps(mesh.shape(), source->shape, width, source->layout, target, mesh.links());
+  const Answer answer{source, target, width, outline(mesh, steps)};
   return answers->add(hash, std::make_shared<const Answer>(answer))->outline;
 }
 

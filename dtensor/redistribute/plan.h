@@ -45,17 +45,19 @@ struct PlanOutline {
 
 struct RedistributePlan {
   std::shared_ptr<const Spec> source, target;
+  int width = 0;  // bytes per element, for which it is the cheapest
   PlanOutline outline;
   std::vector<Step> steps;
 };
 
-// The cached plan from `source` to `target` on the same mesh. Called by all ranks of the mesh at
+// The cached plan from `source` to `target` on the same mesh, for elements of `dtype`. Called by all ranks of the mesh at
 // the same point of the program, because it may create communicators. Error{BadInput}: as
 // plan_steps.
 std::shared_ptr<const RedistributePlan> plan_for(const std::shared_ptr<const Spec>& source,
-                                                 const Layout& target);
+                                                 const Layout& target, DType dtype);
 
 // On any rank of the world. `target` is normalized.
-PlanOutline outline_of(const std::shared_ptr<const Spec>& source, const Layout& target);
+PlanOutline outline_of(const std::shared_ptr<const Spec>& source, const Layout& target,
+                       DType dtype);
 
 }  // namespace coshard

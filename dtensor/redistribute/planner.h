@@ -1,7 +1,8 @@
 #pragma once
-// The planner: which steps lead from one layout to another in the least predicted time, except that
-// a Partial that becomes a shard is scattered unless an all_reduce saves more than two latencies. A
-// shortest path over layouts; pure, and therefore the same on every rank.
+// The planner: which steps lead from one layout to another in the least predicted time. A shortest
+// path over the layouts of plan_layouts.h by the prices of pricing.h; among paths of equal time one
+// with the fewest collectives. No layout on the way takes more memory than the larger of the two.
+// Pure, and therefore the same on every rank.
 #include <span>
 #include <string>
 #include <vector>
@@ -11,12 +12,11 @@
 
 namespace coshard {
 
-// Layouts must be normalized. Consecutive steps of one kind are merged, on the mesh flattened over
-// their dimensions. Mesh dimensions of one rank take no part. At most one collective if there is no
-// Partial. `links`: one per mesh dimension; none: time_of's. Error{BadInput}: another number of
-// entries; a Partial target, except from the same Partial, from a shard to P(sum), and from R to
-// any but P(product).
-std::vector<PlanStep> plan_steps(const std::vector<int>& mesh_shape, const Shape& shape,
+// Layouts must be normalized; `width`: bytes per element. Mesh dimensions of one rank take no part.
+// `links`: one per mesh dimension; none: time_of's. Error{BadInput}: another number of entries; a
+// Partial target, except from the same Partial, from a shard to P(sum), and from R to any but
+// P(product).
+std::vector<PlanStep> plan_steps(const std::vector<int>& mesh_shape, const Shape& shape, int width,
                                  const Layout& from, const Layout& to,
                                  std::span<const LinkCost> links = {});
 

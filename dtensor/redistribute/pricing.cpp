@@ -30,21 +30,22 @@ Changes changes_of(const Layout& from, const Layout& to) {
   bool inner_partial = false;
   for (int m = from.ndim(); m-- > 0;) {
     const MeshDims bit = 1U << m;
-    if (from[m] == to[m]) {
+    const Placement &now = from.begin()[m], &next = to.begin()[m];
+    if (now == next) {
       // as it is
-    } else if (from[m].is_partial()) {
-      seen.possible &= !to[m].is_partial();
+    } else if (now.is_partial()) {
+      seen.possible &= !next.is_partial();
       seen.reduced |= bit;
-    } else if (!to[m].is_partial()) {
+    } else if (!next.is_partial()) {
       seen.moved |= bit;
-    } else if (from[m].is_sharded()) {
-      seen.possible &= to[m] == Partial();
+    } else if (now.is_sharded()) {
+      seen.possible &= next == Partial();
       seen.expanded |= bit;
     } else {
-      seen.possible &= to[m].reduce != Reduce::Product || !inner_partial;
+      seen.possible &= next.reduce != Reduce::Product || !inner_partial;
       seen.shared |= bit;
     }
-    inner_partial = inner_partial || to[m].is_partial();
+    inner_partial = inner_partial || next.is_partial();
   }
   return seen;
 }
@@ -105,10 +106,14 @@ Move Pricing::move_data(const PricedLayout& from, const PricedLayout& to, double
     gathers = gathers && dims_[d].gathers(have, want, needed);
   }
   if (move.dims != 0) {
-    move.kind = gathers ? StepKind::AllGather : StepKind::AllToAll;
     const LinkCost link = slowest(links_, move.dims);
-    move.moved = missing(from, to, (limit - link.latency) * link.bytes_per_us / width_);
+    const double enough = (limit - link.latency) * link.bytes_per_us / width_;
+    move.moved = missing(from, to, std::max(enough, 0.0));
   }
+  if (move.moved > 0)
+    move.kind = gathers ? StepKind::AllGather : StepKind::AllToAll;
+  else
+    move.dims = 0;  // those that would have to receive something want nothing
   return priced(from, to, move);
 }
 
@@ -142,7 +147,8 @@ bool Pricing::is_plain(const PricedLayout& from, const PricedLayout& to, const M
   int changed = 0, gathered = 0, scattered = 0;
   for (std::size_t d = 0; d < dims_.size(); ++d) {
     const int have = from.shardings[d], want = to.shardings[d];
-    if (have == want) continue;
+    if (have == want || (!dims_[d].pair(have, want).needed && !dims_[d].pair(want, have).needed))
+      continue;
     ++changed;
     DimShardings& shardings = dims_[d];
     if ((shardings[have].dims & move.dims) == move.dims && shardings.gathers(have, want, move.dims))
@@ -165,9 +171,6 @@ Move Pricing::priced(const PricedLayout& from, const PricedLayout& to, Move move
                    (move.kind == StepKind::AllToAll ? move.moved : 0);
   move.time = time_of(communicates(move.kind), move.moved * width_, move.copied * width_,
                       slowest(links_, move.dims));
-  // Breaks ties between plans of equal time in favor of the kind that does less.
-  if (move.kind == StepKind::AllGather) move.time += 1e-4;
-  if (move.kind == StepKind::AllReduce) move.time += 2e-4;
   return move;
 }
 
@@ -209,28 +212,21 @@ double Pricing::missing_by_rank(const PricedLayout& from, const PricedLayout& to
 
 double Pricing::at_least(const PricedLayout& from, const PricedLayout& to) {
   MeshDims reduced = 0;
-  bool expands = false;
-  for (int m = 0; m < grid_.ndim; ++m) {
-    if (from.layout[m] == to.layout[m] || grid_.size[nth(m)] == 1) continue;
-    if (from.layout[m].is_partial()) reduced |= 1U << m;
-    expands = expands || (to.layout[m].is_partial() && from.layout[m].is_sharded());
-  }
+  for (int m = 0; m < grid_.ndim; ++m)
+    if (from.layout[m].is_partial() && !(from.layout[m] == to.layout[m]) && grid_.size[nth(m)] > 1)
+      reduced |= 1U << m;
+  // What becomes Partial again may have been shards on the way: ranks that lack it fill in zeros.
+  const bool expands = to.layout.has_partial();
   double come = 0;
-  if (reduced != 0) {
+  if (expands) {
+    if (reduced == 0) return 0;
+  } else if (reduced != 0) {
     // Reducing n terms of an element takes n - 1 messages, and one more for each further rank that
     // is to have the value: this many on the average rank.
-    if (!expands) come = to.mean + (grid_.size_of(reduced) - 2.0) * numel_ / grid_.ranks;
+    come = to.mean + (grid_.size_of(reduced) - 2.0) * numel_ / grid_.ranks;
   } else {
-    MeshDims needed = 0;
-    bool even = true;
-    for (std::size_t d = 0; !expands && d < dims_.size(); ++d) {
-      if (from.shardings[d] == to.shardings[d]) continue;
-      const ShardingPair& pair = dims_[d].pair(from.shardings[d], to.shardings[d]);
-      needed |= pair.needed;
-      even = even && pair.even;
-    }
-    if (needed == 0) return 0;
-    if (even) come = missing(from, to, 0);
+    come = missing(from, to, 0);
+    if (come <= 0) return 0;
   }
   return fastest_.latency + come * width_ / fastest_.bytes_per_us;
 }

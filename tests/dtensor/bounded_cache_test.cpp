@@ -33,7 +33,7 @@ TEST(BoundedCache, AllCachesOfARankTogetherStayWithinTheLimit) {
     for (int i = 1; i < 5000; ++i) {
       const DTensor x = zeros(mesh, Shard(0), Shape{i, 2});
       static_cast<void>(add(x, x));
-      plan_for(x.spec(), Replicate());
+      plan_for(x.spec(), Replicate(), DType::F32);
       most = std::max(most, cached_bytes());
     }
     EXPECT_LE(most, kCacheBytes);
@@ -48,12 +48,13 @@ TEST(BoundedCache, WhatIsUsedAgainIsKept) {
   testing::on_ranks(1, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {1}, {"tp"});
     const auto spec = make_spec(mesh, Shard(0), {7, 3});
-    const auto used = plan_for(spec, Replicate()), unused = plan_for(spec, Shard(1));
+    const auto used = plan_for(spec, Replicate(), DType::F32),
+               unused = plan_for(spec, Shard(1), DType::F32);
     for (int i = 1; i < 20'000; ++i) {
       make_spec(mesh, Shard(0), {i, 2});
-      EXPECT_EQ(plan_for(spec, Replicate()), used);
+      EXPECT_EQ(plan_for(spec, Replicate(), DType::F32), used);
     }
-    EXPECT_NE(plan_for(spec, Shard(1)), unused);  // forgotten, and made anew
+    EXPECT_NE(plan_for(spec, Shard(1), DType::F32), unused);  // forgotten, and made anew
     co_return;
   });
 }
@@ -102,7 +103,8 @@ TEST(BoundedCache, ShardsThatArriveOneByOneOutliveTheirPlan) {
         distribute_tensor(testing::counting(world, {4, 3}), mesh, Shard(0), std::nullopt);
     set_cache_limit(0);
     Redistribution arriving = redistribute(x, Layout(Replicate()));
-    for (int i = 1; i < 100; ++i) plan_for(make_spec(mesh, Shard(0), {i, 5}), Replicate());
+    for (int i = 1; i < 100; ++i)
+      plan_for(make_spec(mesh, Shard(0), {i, 5}), Replicate(), DType::F32);
     std::int64_t rows = 0;
     while (const auto shard = co_await arriving.next_shard()) {
       EXPECT_EQ(shard->dim, 0);
@@ -133,7 +135,7 @@ TEST(BoundedCache, AMeshThatOnlyCachesKnowIsForgotten) {
     const auto use = [&](const DeviceMesh& mesh) {
       const DTensor x = zeros(mesh, Shard(0), Shape{4, 3});
       static_cast<void>(add(x, x));
-      plan_for(x.spec(), Replicate());
+      plan_for(x.spec(), Replicate(), DType::F32);
       return x;
     };
     const DeviceMesh kept = init_device_mesh(world, {2}, {"kept"});

@@ -73,7 +73,8 @@ class Prices {
     for (int m = 0; m < to.ndim(); ++m)
       if (to[m].is_partial() && !(to[m] == now_[i][m]) && !now_[i][m].is_replicate())
         return found->second = {true, kNever};
-    for (const PlanStep& step : plan_steps(sizes_, call_.in[i].shape, now_[i], to, mesh_.links)) {
+    for (const PlanStep& step :
+         plan_steps(sizes_, call_.in[i].shape, 4, now_[i], to, mesh_.links)) {
       cost.first = cost.first || communicates(step.kind);
       cost.second += time_of(communicates(step.kind), 4 * step.moved, 4 * step.copied,
                              slowest(mesh_.links, step.dims));

@@ -12,8 +12,8 @@ TEST(Plan, TheSameQuestionGivesTheSameCachedPlan) {
   testing::on_ranks(2, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
     const auto spec = make_spec(mesh, Shard(0), {5, 4});
-    EXPECT_EQ(plan_for(spec, Replicate()), plan_for(spec, Replicate()));
-    EXPECT_EQ(plan_for(spec, Shard(-1)), plan_for(spec, Shard(1)));
+    EXPECT_EQ(plan_for(spec, Replicate(), DType::F32), plan_for(spec, Replicate(), DType::F32));
+    EXPECT_EQ(plan_for(spec, Shard(-1), DType::F32), plan_for(spec, Shard(1), DType::F32));
     co_return;
   });
 }

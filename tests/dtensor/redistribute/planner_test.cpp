@@ -11,14 +11,14 @@ namespace {
 
 std::string traced(const std::vector<int>& mesh, const Shape& shape, const Layout& from,
                    const Layout& to) {
-  return trace(from, plan_steps(mesh, shape, from, to));
+  return trace(from, plan_steps(mesh, shape, 4, from, to));
 }
 
 // "reduce_scatter, all_gather"
 std::string collectives(const std::vector<int>& mesh, const Shape& shape, const Layout& from,
                         const Layout& to) {
   std::string text;
-  for (const PlanStep& step : plan_steps(mesh, shape, from, to))
+  for (const PlanStep& step : plan_steps(mesh, shape, 4, from, to))
     if (communicates(step.kind)) text += str_cat(text.empty() ? "" : ", ", to_string(step.kind));
   return text;
 }
@@ -89,8 +89,8 @@ TEST(Plan, AMeshDimensionOfOneRankCommunicatesNothing) {
   for (Placement from :
        {Shard(0), StridedShard(1, 2), Partial(), Partial(Reduce::Max), Replicate()})
     for (Placement to : {Shard(0), StridedShard(0, 3), Shard(1), Replicate()}) {
-      EXPECT_EQ(plan_steps({1}, {5, 4}, from, to).size(), 0U) << from << to;
-      EXPECT_EQ(plan_steps({2, 1}, {5, 4}, Layout(Shard(0), from), Layout(Shard(0), to)).size(),
+      EXPECT_EQ(plan_steps({1}, {5, 4}, 4, from, to).size(), 0U) << from << to;
+      EXPECT_EQ(plan_steps({2, 1}, {5, 4}, 4, Layout(Shard(0), from), Layout(Shard(0), to)).size(),
                 0U);
     }
 }

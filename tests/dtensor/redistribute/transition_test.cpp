@@ -18,7 +18,7 @@ using testing::layouts_of;
 Transition planned(const std::vector<int>& mesh, std::span<const LinkCost> links,
                    const Shape& shape, const Layout& from, const Layout& to) {
   Transition sum;
-  for (const PlanStep& step : plan_steps(mesh, shape, from, to, links)) {
+  for (const PlanStep& step : plan_steps(mesh, shape, 4, from, to, links)) {
     const bool moves = communicates(step.kind);
     sum.communicates = sum.communicates || moves;
     sum.time += time_of(moves, 4 * step.moved, 0, slowest(links, step.dims));

@@ -156,9 +156,10 @@ struct RedistributeOptions {
 // may be Partial only where the source is already that Partial, or is a shard and the target
 // P(sum): then each rank puts its shard into zeros, without communication. The same layout returns
 // the source itself.
-//   Moves:    at most one collective unless a Partial is reduced; reductions of the same kind over
-//             several mesh dimensions are one collective, the inner dimension first where order
-//             matters.
+//   Moves:    the steps that take the least time by the prices of cost.h for the mesh's links; where
+//             these are equally fast and no Partial is reduced, rarely more than one collective.
+//             Reductions are done the inner mesh dimension first where order matters. The order of
+//             a sum, and so its last bits, depends on the links that the mesh was given.
 //   Gradient: redistributed back to the source's layout, with Partial read as Replicate (as in
 //             PyTorch's DTensor).
 //   Fails:    Error{BadInput}: a plain tensor; a layout that does not fit the mesh or the tensor;

@@ -1,0 +1,145 @@
+#include "dtensor/redistribute/plan_layouts.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include <coshard/runtime/coro/rank_context.h>
+
+namespace coshard {
+namespace {
+
+std::size_t entry_of(int i) { return static_cast<std::size_t>(i); }
+
+// What distinguishes one set of layouts from another.
+struct Question {
+  std::vector<int> mesh_shape;
+  std::vector<bool> shards;                   // by tensor dimension: whether it may be sharded
+  std::vector<std::vector<Placement>> given;  // by mesh dimension: Partials and StridedShards
+  bool shards_freely = true;                  // otherwise the shards are among `given`
+  friend bool operator==(const Question&, const Question&) = default;
+};
+
+void add(std::vector<Placement>& list, const Placement& placement) {
+  if (std::ranges::find(list, placement) == list.end()) list.push_back(placement);
+}
+
+Question question_of(const std::vector<int>& mesh_shape, int ndim, const Layout& from,
+                     const Layout& to) {
+  Question asked{mesh_shape, std::vector<bool>(entry_of(ndim), true), {}};
+  const bool adds = std::ranges::any_of(
+      from, [](const Placement& p) { return p == Partial() || p == Partial(Reduce::Avg); });
+  for (int m = 0; m < from.ndim(); ++m) {
+    std::vector<Placement>& given = asked.given.emplace_back();
+    if (mesh_shape[entry_of(m)] == 1) continue;
+    for (const Placement& p : {from[m], to[m]})
+      if (p.is_partial() || p.is_strided()) add(given, p);
+    if (adds) add(given, Partial());
+  }
+  return asked;
+}
+
+class Generator {
+ public:
+  Generator(const Question& asked, std::size_t most) : asked_(asked), most_(most) {
+    layout_ = Layout::filled(static_cast<int>(asked.mesh_shape.size()), Replicate());
+    nested_.resize(asked.shards.size());
+  }
+
+  // Empty if there are more than `most`.
+  std::vector<Layout> run() {
+    descend(layout_.ndim() - 1);
+    if (all_.size() > most_) return {};
+    // A StridedShard of the source may come in several nestings, and one of them may match.
+    std::ranges::sort(all_, [](const Layout& a, const Layout& b) {
+      const auto key = [](const Placement& p) {
+        return std::tuple(p.kind, p.reduce, p.dim, p.split);
+      };
+      return std::ranges::lexicographical_compare(a, b, {}, key, key);
+    });
+    const auto same = std::ranges::unique(all_);
+    all_.erase(same.begin(), same.end());
+    return std::move(all_);
+  }
+
+ private:
+  // Chooses the placement of mesh dimension m; the inner ones are chosen.
+  void descend(int m) {
+    if (all_.size() > most_) return;
+    if (m < 0) {
+      all_.push_back(layout_);
+      return;
+    }
+    const auto& given = asked_.given[entry_of(m)];
+    place(m, Replicate());
+    if (asked_.mesh_shape[entry_of(m)] == 1) return;
+    for (const Placement& p : given)
+      if (p.is_sharded())
+        shard(m, p.dim, &p);
+      else
+        place(m, p);
+    for (int d = 0; asked_.shards_freely && d < static_cast<int>(nested_.size()); ++d)
+      if (asked_.shards[entry_of(d)]) shard(m, d, nullptr);
+  }
+
+  void place(int m, const Placement& placement) {
+    layout_[m] = placement;
+    descend(m - 1);
+  }
+
+  // Mesh dimension m shards tensor dimension d, nested in any order with the inner ones that do:
+  // matching them, or as `given`.
+  void shard(int m, int d, const Placement* given) {
+    int before = 1;
+    for (std::size_t i = 0; i <= nested_[entry_of(d)].size(); ++i) {
+      std::vector<int>& order = nested_[entry_of(d)];
+      order.insert(order.begin() + static_cast<std::ptrdiff_t>(i), m);
+      place(m, given != nullptr ? *given : before == 1 ? Shard(d) : StridedShard(d, before));
+      order.erase(order.begin() + static_cast<std::ptrdiff_t>(i));
+      if (i < order.size()) before *= asked_.mesh_shape[entry_of(order[i])];
+    }
+  }
+
+  const Question& asked_;
+  std::size_t most_;
+  Layout layout_;
+  std::vector<std::vector<int>> nested_;  // by tensor dimension: the mesh dimensions that shard it
+  std::vector<Layout> all_;
+};
+
+std::vector<Layout> generate(Question asked, const Layout& from, const Layout& to) {
+  std::vector<Layout> all = Generator(asked, kMostLayouts).run();
+  if (!all.empty()) return all;
+  for (int d = 0; d < static_cast<int>(asked.shards.size()); ++d)
+    asked.shards[entry_of(d)] =
+        std::ranges::any_of(from, [d](const Placement& p) { return p.is_sharded(d); }) ||
+        std::ranges::any_of(to, [d](const Placement& p) { return p.is_sharded(d); });
+  all = Generator(asked, kMostLayouts).run();
+  if (!all.empty()) return all;
+  asked.shards_freely = false;
+  for (int m = 0; m < from.ndim(); ++m)
+    for (const Placement& p : {from[m], to[m]})
+      if (p.is_sharded() && asked.mesh_shape[entry_of(m)] > 1) add(asked.given[entry_of(m)], p);
+  return Generator(asked, ~std::size_t{0}).run();
+}
+
+struct Kept {
+  Question asked;
+  std::vector<Layout> layouts;
+};
+
+}  // namespace
+
+const std::vector<Layout>& plan_layouts(const std::vector<int>& mesh_shape, int ndim,
+                                        const Layout& from, const Layout& to) {
+  static const RankLocal<std::vector<Kept>> kept;
+  Question asked = question_of(mesh_shape, ndim, from, to);
+  const auto found = std::ranges::find(*kept, asked, &Kept::asked);
+  if (found != kept->end()) return found->layouts;
+  std::size_t total = 0;
+  for (const Kept& one : *kept) total += one.layouts.size();
+  if (total > kMostLayouts) kept->clear();
+  std::vector<Layout> layouts = generate(asked, from, to);
+  return kept->emplace_back(std::move(asked), std::move(layouts)).layouts;
+}
+
+}  // namespace coshard

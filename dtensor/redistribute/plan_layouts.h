@@ -1,0 +1,24 @@
+#pragma once
+// The layouts that a plan may pass through. Depends on the mesh and on the number of tensor
+// dimensions, not on sizes. Rank's thread.
+#include <vector>
+
+#include <coshard/dtensor/layout.h>
+
+namespace coshard {
+
+// Every assignment of R, of a Partial and of shards to the mesh dimensions, where
+//   a StridedShard matches shards of its tensor dimension on inner mesh dimensions, so that the
+//     mesh dimensions that shard a tensor dimension may be nested in any order;
+//   a Partial is the one of `from` or `to` on that mesh dimension, or P(sum) if `from` has a sum or
+//     an average anywhere;
+//   a StridedShard of `from` or `to` may also stand on its mesh dimension beside anything else.
+// A mesh dimension of one rank is R. Always in the same order, `from` and `to` among them.
+// The result is kept for the next call. Above kMostLayouts shards only of tensor dimensions that
+// `from` or `to` shards; if these are too many, only the placements of `from` and `to`, R and
+// P(sum).
+constexpr std::size_t kMostLayouts = 60'000;
+const std::vector<Layout>& plan_layouts(const std::vector<int>& mesh_shape, int ndim,
+                                        const Layout& from, const Layout& to);
+
+}  // namespace coshard
