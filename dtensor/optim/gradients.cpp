@@ -62,11 +62,10 @@ bool is_partial(const Tensor& gradient) {
   return gradient.defined() && gradient.is_distributed() && gradient.layout().has_partial();
 }
 
-// Whether an all_reduce along dimension m of its own mesh is all that the gradient still needs there.
+// Whether the gradient is still to be reduced along dimension m of its own mesh.
 bool waits_for_sum(const Tensor& parameter, int m) {
   const Tensor g = parameter.grad();
-  return is_partial(g) && m < g.mesh().ndim() && g.layout()[m].is_partial() &&
-         g.mesh().contains_this_rank();
+  return is_partial(g) && m < g.mesh().ndim() && g.layout()[m].is_partial();
 }
 
 // A gradient that was given by set_grad may be Partial where its parameter is sharded: a
@@ -95,7 +94,8 @@ void gather_partial(std::vector<GradientBucket>& buckets, const Tensor& paramete
   const Reduce reduce = layout[m].reduce;
   layout[m] = Replicate();
   auto after = make_spec(g.mesh(), layout, g.shape());
-  if (g.mesh().size(m) == 1) return parameter.set_grad(g.with_spec(after));
+  if (g.mesh().size(m) == 1 || !g.mesh().contains_this_rank())
+    return parameter.set_grad(g.with_spec(after));
   put_gradient(buckets, g.mesh().communicator(m), reduce, parameter, std::move(after));
 }
 
@@ -124,8 +124,8 @@ void check_replicas_along(std::string_view who, const Tensor& gradient, std::siz
   for (int m = 0; m < gradient.mesh().ndim(); ++m) {
     const Placement& placement = gradient.layout()[m];
     if (m == summed || placement.is_replicate()) continue;
-    CS_REQUIRE(!placement.is_partial() || adds_up(placement.reduce), who,
-               ": the gradient of parameter ", index, " is ", describe(gradient), ", and ",
+    CS_REQUIRE(!placement.is_partial() || adds_up(placement.reduce) || gradient.mesh().size(m) == 1,
+               who, ": the gradient of parameter ", index, " is ", describe(gradient), ", and ",
                placement, " of sums is not the sum of each; call reduce_gradients first");
     for (const int rank : others_along(gradient.mesh(), m))
       CS_REQUIRE(std::ranges::find(reduced, rank) == reduced.end(), who, " along '",

@@ -165,15 +165,6 @@ const DimSharding& DimShardings::with_ranges(int id) {
   return sharding;
 }
 
-void DimShardings::widen() {
-  const std::size_t width = std::max(2 * width_, std::bit_ceil(shardings_.size()));
-  std::vector<ShardingPair> wider(width * width);
-  for (std::size_t from = 0; from < width_; ++from)
-    std::move(&pairs_[from * width_], &pairs_[from * width_] + width_, &wider[from * width]);
-  pairs_.swap(wider);
-  width_ = width;
-}
-
 const ShardingPair& DimShardings::compare(int from, int to) {
   ShardingPair& pair = slot(from, to);
   const DimSharding &a = *shardings_[at(from)], &b = *shardings_[at(to)];

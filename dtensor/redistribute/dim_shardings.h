@@ -82,10 +82,13 @@ class DimShardings {
  private:
   const DimSharding& with_ranges(int id);
   ShardingPair& slot(int from, int to) {
-    if (shardings_.size() > width_) widen();
-    return pairs_[static_cast<std::size_t>(from) * width_ + static_cast<std::size_t>(to)];
+    const auto column = static_cast<std::size_t>(from), line = static_cast<std::size_t>(to);
+    if (pairs_.size() <= line) [[unlikely]]
+      pairs_.resize(shardings_.size());
+    if (pairs_[line].size() <= column) [[unlikely]]
+      pairs_[line].resize(shardings_.size());
+    return pairs_[line][column];
   }
-  void widen();
   const ShardingPair& compare(int from, int to);
   bool compare_digits(const DimSharding& from, const DimSharding& to, ShardingPair& pair) const;
   void compare_ranges(const DimSharding& from, const DimSharding& to, ShardingPair& pair) const;
@@ -93,8 +96,7 @@ class DimShardings {
   const MeshGrid* grid_;
   std::int64_t size_;
   std::vector<std::unique_ptr<DimSharding>> shardings_;
-  std::size_t width_ = 0;
-  std::vector<ShardingPair> pairs_;  // [from][to], of which width_ each
+  std::vector<std::vector<ShardingPair>> pairs_;  // [to][from], where any of a line was compared
 };
 
 }  // namespace coshard

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <range/v3/view/iota.hpp>
 #include <range/v3/view/zip.hpp>
 
@@ -64,6 +65,13 @@ void require_mesh(const PlanQuestion& q) {
   }
   CS_REQUIRE(q.mesh_names.size() == q.mesh_shape.size(), "plan: ", q.mesh_names.size(),
              " names for ", q.mesh_shape.size(), " mesh dimensions");
+  CS_REQUIRE(q.links.empty() || q.links.size() == q.mesh_shape.size(), "plan: ", q.links.size(),
+             " links for ", q.mesh_shape.size(), " mesh dimensions");
+  for (const LinkCost& link : q.links)
+    CS_REQUIRE(std::isfinite(link.latency) && link.latency >= 0 &&
+                   std::isfinite(link.bytes_per_us) && link.bytes_per_us > 0,
+               "plan: a link of ", link.latency, " us and ", link.bytes_per_us,
+               " bytes per us; latency must not be negative, and bandwidth positive");
   for (const Layout* layout : {&q.from, &q.to})
     CS_REQUIRE(layout->ndim() == static_cast<int>(q.mesh_shape.size()), "plan: layout ", *layout,
                " has ", layout->ndim(), " entries, the mesh ", q.mesh_shape.size(), " dimensions");

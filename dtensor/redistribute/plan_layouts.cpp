@@ -15,7 +15,7 @@ struct Question {
   std::vector<int> mesh_shape;
   std::vector<bool> shards;                   // by tensor dimension: whether it may be sharded
   std::vector<std::vector<Placement>> given;  // by mesh dimension: Partials and StridedShards
-  bool shards_freely = true;                  // otherwise the shards are among `given`
+  bool nests = true;  // shards of a tensor dimension in any order; otherwise in that of the mesh
   friend bool operator==(const Question&, const Question&) = default;
 };
 
@@ -58,6 +58,7 @@ class Generator {
     });
     const auto same = std::ranges::unique(all_);
     all_.erase(same.begin(), same.end());
+    all_.shrink_to_fit();
     return std::move(all_);
   }
 
@@ -77,7 +78,7 @@ class Generator {
         shard(m, p.dim, &p);
       else
         place(m, p);
-    for (int d = 0; asked_.shards_freely && d < static_cast<int>(nested_.size()); ++d)
+    for (int d = 0; d < static_cast<int>(nested_.size()); ++d)
       if (asked_.shards[entry_of(d)]) shard(m, d, nullptr);
   }
 
@@ -95,6 +96,7 @@ class Generator {
       order.insert(order.begin() + static_cast<std::ptrdiff_t>(i), m);
       place(m, given != nullptr ? *given : before == 1 ? Shard(d) : StridedShard(d, before));
       order.erase(order.begin() + static_cast<std::ptrdiff_t>(i));
+      if (!asked_.nests) return;
       if (i < order.size()) before *= asked_.mesh_shape[entry_of(order[i])];
     }
   }
@@ -106,40 +108,56 @@ class Generator {
   std::vector<Layout> all_;
 };
 
-std::vector<Layout> generate(Question asked, const Layout& from, const Layout& to) {
-  std::vector<Layout> all = Generator(asked, kMostLayouts).run();
-  if (!all.empty()) return all;
-  for (int d = 0; d < static_cast<int>(asked.shards.size()); ++d)
-    asked.shards[entry_of(d)] =
-        std::ranges::any_of(from, [d](const Placement& p) { return p.is_sharded(d); }) ||
-        std::ranges::any_of(to, [d](const Placement& p) { return p.is_sharded(d); });
-  all = Generator(asked, kMostLayouts).run();
-  if (!all.empty()) return all;
-  asked.shards_freely = false;
-  for (int m = 0; m < from.ndim(); ++m)
-    for (const Placement& p : {from[m], to[m]})
-      if (p.is_sharded() && asked.mesh_shape[entry_of(m)] > 1) add(asked.given[entry_of(m)], p);
-  return Generator(asked, ~std::size_t{0}).run();
+// Asks for fewer layouts: with each `step` more is left out.
+void restrict_to_fewer(Question& asked, int step, const Shape& shape, const Layout& from,
+                       const Layout& to) {
+  if (step == 1) {
+    const auto largest = std::ranges::max_element(shape) - shape.begin();
+    for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
+      const auto shards = [d](const Placement& p) { return p.is_sharded(d); };
+      asked.shards[entry_of(d)] =
+          d == largest || std::ranges::any_of(from, shards) || std::ranges::any_of(to, shards);
+    }
+  } else if (step == 2) {
+    asked.nests = false;
+  } else {
+    asked.shards.assign(asked.shards.size(), false);
+    for (int m = 0; m < from.ndim(); ++m)
+      for (const Placement& p : {from[m], to[m]})
+        if (p.is_sharded() && asked.mesh_shape[entry_of(m)] > 1) add(asked.given[entry_of(m)], p);
+  }
 }
 
-struct Kept {
+constexpr int kLastStep = 3;
+
+struct KeptLayouts {
   Question asked;
-  std::vector<Layout> layouts;
+  std::shared_ptr<const std::vector<Layout>> layouts;  // none: there are too many
 };
 
 }  // namespace
 
-const std::vector<Layout>& plan_layouts(const std::vector<int>& mesh_shape, int ndim,
-                                        const Layout& from, const Layout& to) {
-  static const RankLocal<std::vector<Kept>> kept;
-  Question asked = question_of(mesh_shape, ndim, from, to);
-  const auto found = std::ranges::find(*kept, asked, &Kept::asked);
-  if (found != kept->end()) return found->layouts;
-  std::size_t total = 0;
-  for (const Kept& one : *kept) total += one.layouts.size();
-  if (total > kMostLayouts) kept->clear();
-  std::vector<Layout> layouts = generate(asked, from, to);
-  return kept->emplace_back(std::move(asked), std::move(layouts)).layouts;
+std::shared_ptr<const std::vector<Layout>> plan_layouts(const std::vector<int>& mesh_shape,
+                                                        const Shape& shape, const Layout& from,
+                                                        const Layout& to) {
+  static const RankLocal<std::vector<KeptLayouts>> kept;
+  Question asked = question_of(mesh_shape, static_cast<int>(shape.size()), from, to);
+  const auto several = std::ranges::count_if(mesh_shape, [](int size) { return size > 1; });
+  for (int step = 0;; ++step) {
+    if (step > 0) restrict_to_fewer(asked, step, shape, from, to);
+    if (several > 5 && asked.nests) continue;
+    auto found = std::ranges::find(*kept, asked, &KeptLayouts::asked);
+    if (found == kept->end()) {
+      std::size_t total = 0;
+      for (const KeptLayouts& one : *kept) total += one.layouts ? 1 + one.layouts->size() : 1;
+      if (total > 2 * kMostLayouts) kept->clear();
+      auto all = Generator(asked, step == kLastStep ? ~std::size_t{0} : kMostLayouts).run();
+      auto layouts =
+          all.empty() ? nullptr : std::make_shared<const std::vector<Layout>>(std::move(all));
+      found = kept->insert(kept->end(), {asked, std::move(layouts)});
+    }
+    if (found->layouts) return found->layouts;
+  }
 }
 
 }  // namespace coshard

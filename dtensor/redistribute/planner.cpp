@@ -18,8 +18,8 @@ void check(const Placement& from, const Placement& to) {
              from, " to ", to);
 }
 
-// In millionths of a us, so that plans of equal time are equal whatever the order of the sum; then
-// by the number of collectives.
+// In whole units, so that plans of equal time are equal whatever the order of the sum; then by the
+// number of collectives.
 struct Cost {
   std::int64_t time = std::numeric_limits<std::int64_t>::max() / 2;
   int collectives = 0;
@@ -29,21 +29,21 @@ struct Cost {
   }
 };
 
-constexpr double kPerMicrosecond = 1e6;
-constexpr double kLongest = 1e16;  // of a step: three hours, so that no sum overflows
-
-Cost cost_of(const Move& move) {
-  return {std::llround(std::min(move.time * kPerMicrosecond, kLongest)), communicates(move.kind)};
-}
+constexpr double kLongest = 1e17;  // of a step, so that no sum overflows
 
 // The A* algorithm (Hart, Nilsson and Raphael, 1968) over the layouts of plan_layouts. A layout is
 // expanded again if it is reached at a lower cost, so the bounds need not be consistent.
 class Search {
  public:
   Search(Pricing& pricing, const std::vector<Layout>& layouts, const Layout& from, const Layout& to)
-      : pricing_(pricing), layouts_(layouts), nodes_(layouts.size()) {
+      : pricing_(pricing),
+        layouts_(layouts),
+        nodes_(layouts.size()),
+        units_per_us_(std::min(1e6, kLongest / pricing.longest())) {
     const auto number_of = [&](const Layout& layout) {
-      return static_cast<std::size_t>(std::ranges::find(layouts, layout) - layouts.begin());
+      const auto found = std::ranges::find(layouts, layout);
+      CS_REQUIRE(found != layouts.end(), "the planner does not know the layout ", layout);
+      return static_cast<std::size_t>(found - layouts.begin());
     };
     start_ = number_of(from);
     goal_ = number_of(to);
@@ -78,8 +78,15 @@ class Search {
     PricedLayout priced;
   };
 
+  // Two units more for a collective than it takes: of plans that differ by rounding alone, the one
+  // with fewer collectives is the cheaper.
+  Cost cost_of(const Move& move) const {
+    const bool moves = communicates(move.kind);
+    return {std::llround(std::min(move.time * units_per_us_, kLongest)) + (moves ? 2 : 0), moves};
+  }
+
   Cost rest_of(const Node& node) {
-    const double time = pricing_.at_least(node.priced, nodes_[goal_].priced) * kPerMicrosecond;
+    const double time = pricing_.at_least(node.priced, nodes_[goal_].priced) * units_per_us_;
     // Rounded down by more than the errors of a sum.
     return {std::max<std::int64_t>(
                 0, static_cast<std::int64_t>(std::min(time, kLongest) * (1 - 1e-12)) - 10),
@@ -114,7 +121,7 @@ class Search {
     const std::int64_t useful =
         std::min(reached.cost.time, nodes_[goal_].cost.time - reached.rest.time) - so_far.time;
     const auto move = pricing_.move(nodes_[now].priced, reached.priced,
-                                    static_cast<double>(useful + 1) / kPerMicrosecond);
+                                    static_cast<double>(useful + 1) / units_per_us_);
     if (!move) return;
     const Cost cost = so_far + cost_of(*move);
     if (!(cost < reached.cost) || !(cost + reached.rest < nodes_[goal_].cost)) return;
@@ -144,6 +151,7 @@ class Search {
   std::vector<Node> nodes_;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> open_;
   std::size_t start_ = 0, goal_ = 0;
+  double units_per_us_;
   double most_ = 0;  // elements that a rank may hold on the way
 };
 
@@ -174,8 +182,8 @@ std::vector<PlanStep> plan_steps(const std::vector<int>& mesh_shape, const Shape
     return {step};
   }
   Pricing pricing(mesh_shape, shape, width, links);
-  const auto& layouts = plan_layouts(mesh_shape, static_cast<int>(shape.size()), start, goal);
-  std::vector<PlanStep> steps = Search(pricing, layouts, start, goal).run();
+  const auto layouts = plan_layouts(mesh_shape, shape, start, goal);
+  std::vector<PlanStep> steps = Search(pricing, *layouts, start, goal).run();
   for (PlanStep& step : steps) {
     step.from = with_single_ranks(mesh_shape, step.from, to);
     step.to = with_single_ranks(mesh_shape, step.to, to);

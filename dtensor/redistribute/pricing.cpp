@@ -210,6 +210,11 @@ double Pricing::missing_by_rank(const PricedLayout& from, const PricedLayout& to
   return seen > enough ? seen : most_of(1);
 }
 
+double Pricing::longest() const {
+  const LinkCost link = slowest(links_, ~0U);
+  return 1 + time_of(true, 2 * numel_ * width_, 3 * numel_ * width_, link);
+}
+
 double Pricing::at_least(const PricedLayout& from, const PricedLayout& to) {
   MeshDims reduced = 0;
   for (int m = 0; m < grid_.ndim; ++m)

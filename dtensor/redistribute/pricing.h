@@ -43,8 +43,8 @@ class Pricing {
                            double limit = std::numeric_limits<double>::infinity());
   // A lower bound for any sequence of steps.
   double at_least(const PricedLayout& from, const PricedLayout& to);
-  // A lower bound for any collective.
-  double least_latency() const { return fastest_.latency; }
+  // No step takes longer, us.
+  double longest() const;
 
  private:
   Move move_data(const PricedLayout& from, const PricedLayout& to, double limit);

@@ -61,6 +61,20 @@ TEST(ReduceGradients, APartialOfAShardedParameterIsScattered) {
   });
 }
 
+// All ranks then agree on what the gradient is, and on what a step can do with it.
+TEST(ReduceGradients, ARankOutsideTheMeshHasTheSameLayout) {
+  on_ranks(3, [](World& world) -> Task<void> {
+    const DeviceMesh pair = DeviceMesh::from_ranks(world, {0, 1}, {2}, {"pair"});
+    for (const Placement leaf : {Replicate(), Shard(0), Partial(Reduce::Max)}) {
+      const DTensor w = parameter(world, pair, {4}, leaf);
+      w.set_grad(distribute_tensor(counting(world, {4}), pair, Partial(), std::nullopt));
+      Task<void> reduced = reduce_gradients({w});
+      co_await std::move(reduced);
+      EXPECT_EQ(w.grad().layout(), leaf.is_partial() ? Layout(Replicate()) : Layout(leaf));
+    }
+  });
+}
+
 // The largest over tp of each rank of dp, then the sum of these.
 TEST(ReduceGradients, InnerMeshDimensionsComeFirst) {
   on_ranks(4, [](World& world) -> Task<void> {

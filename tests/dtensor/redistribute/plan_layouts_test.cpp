@@ -8,11 +8,11 @@
 namespace coshard {
 namespace {
 
-std::vector<std::string> listed(const std::vector<int>& mesh, int ndim, const Layout& from,
+std::vector<std::string> listed(const std::vector<int>& mesh, std::size_t ndim, const Layout& from,
                                 const Layout& to) {
   std::vector<std::string> texts;
-  for (const Layout& layout : plan_layouts(mesh, ndim, from, to))
-    texts.push_back(to_string(layout));
+  const auto layouts = plan_layouts(mesh, Shape::filled(ndim, 8), from, to);
+  for (const Layout& layout : *layouts) texts.push_back(to_string(layout));
   std::ranges::sort(texts);
   return texts;
 }
@@ -50,17 +50,34 @@ TEST(PlanLayouts, AMeshDimensionOfOneRankIsR) {
             (Texts{"RR", "RS(0)"}));
 }
 
-TEST(PlanLayouts, AreLimitedOnMeshesOfManyDimensions) {
+// Whatever was asked before: what is kept for some ends lacks others.
+TEST(PlanLayouts, AreLimitedOnMeshesOfManyDimensionsAndKnowBothEnds) {
   const Placement r = Replicate(), p = Partial();
-  const std::vector<int> mesh{2, 2, 2, 2, 2, 2};
-  for (int ndim : {1, 2, 4, 8}) {
-    const Layout from(p, StridedShard(0, 2), p, Shard(0), r, p),
-        to(Shard(0), r, r, Shard(ndim - 1), r, r);
-    const auto& layouts = plan_layouts(mesh, ndim, from, to);
-    EXPECT_LE(layouts.size(), kMostLayouts);
-    EXPECT_NE(std::ranges::find(layouts, from), layouts.end());
-    EXPECT_NE(std::ranges::find(layouts, to), layouts.end());
+  for (const int size : {1, 2}) {
+    const std::vector<int> mesh{2, 2, 2, 2, 2, size};
+    for (int round = 0; round < 2; ++round)
+      for (const std::size_t ndim : {1, 2, 4, 8})
+        for (int d = 0; d < static_cast<int>(ndim); ++d)
+          for (const Layout& from :
+               {Layout(Shard(d), r, r, r, r, r), Layout(p, p, p, p, p, r),
+                Layout(p, StridedShard(d, 2), p, Shard(0), r, r),
+                Layout(StridedShard(d, 5), StridedShard(d, 7), StridedShard(0, 3), p, r, r)}) {
+            const Layout to(Shard(0), r, r, Shard(d), r, r);
+            const auto layouts = plan_layouts(mesh, Shape::filled(ndim, 64), from, to);
+            EXPECT_LE(layouts->size(), kMostLayouts);
+            EXPECT_NE(std::ranges::find(*layouts, from), layouts->end()) << from;
+            EXPECT_NE(std::ranges::find(*layouts, to), layouts->end()) << to;
+          }
   }
+}
+
+// A sum over a slow and a fast link is hierarchical also where only some layouts are tried.
+TEST(PlanLayouts, LimitedOnesStillShareTheWorkOfASum) {
+  const std::vector<int> mesh{2, 2, 2, 2, 2, 2};
+  const Layout sums = Layout::filled(6, Partial());
+  const auto layouts = plan_layouts(mesh, {64, 1 << 20, 64}, sums, Layout::filled(6, Replicate()));
+  const Layout shared(Partial(), Shard(1), Shard(1), Shard(1), Shard(1), Shard(1));
+  EXPECT_NE(std::ranges::find(*layouts, shared), layouts->end());
 }
 
 }  // namespace

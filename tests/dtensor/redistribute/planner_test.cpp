@@ -70,6 +70,17 @@ TEST(Plan, AShardBecomesASumWithoutACollective) {
             "P(sum)S(0) -> P(sum)P(sum) -> RR");
 }
 
+// A reduce_scatter and an all_gather take as long as an all_reduce where latency is nothing; rounding
+// must not make two collectives of one.
+TEST(Plan, OfEqualTimesTheOneWithFewerCollectives) {
+  const LinkCost links[] = {{0, 187'654.321}};
+  for (std::int64_t rows = 1; rows < 2000; rows += 7)
+    for (const int width : {2, 4, 8}) {
+      const auto steps = plan_steps({8}, {rows, 8192}, width, Partial(), Replicate(), links);
+      ASSERT_EQ(steps.size(), 1U) << rows << ": " << trace(Partial(), steps);
+    }
+}
+
 TEST(Plan, WhatHasNoMeaningIsRefusedWithBothPlacements) {
   const auto refuse = [](const Layout& from, const Layout& to) {
     return traced({2}, {4, 4}, from, to);

@@ -54,8 +54,8 @@ void compare(const std::vector<int>& mesh, const std::vector<LinkCost>& links, c
 TEST(Transition, IsWhatThePlannerTakesOnOneMeshDimensionAndNearItOnSeveral) {
   for (const Shape& shape : {Shape{64, 64}, Shape{4096, 1024}}) {
     compare({4}, {}, shape, 0);
-    compare({4, 2}, {}, shape, 0.1);
-    compare({2, 2, 2}, {}, shape, 0.15);
+    compare({4, 2}, {}, shape, 0.2);  // the planner may move more to copy less
+    compare({2, 2, 2}, {}, shape, 0.2);
     compare({4, 2}, {{50, 1'000}, {2, 100'000}}, shape, 1.6);  // where it takes several steps
   }
 }
