@@ -51,7 +51,7 @@ class LocalWork : public WorkState {
   virtual bool complete() const = 0;
   virtual bool help_own() = 0;  // does a share of the transfer; false: nothing to do now
   // The same, or makes progress in other processes' messages.
-  bool help() { return help_own() ? moved_ = true : communicator_->group().drive(); }
+  bool help() { return help_own() ? (moved_ = true) : communicator_->group().drive(); }
   virtual int lost() const = 0;                    // a rank this waits for that has left; -1: none
   virtual bool misses(int rank) const = 0;         // the rank has not issued its part
   virtual bool lacks_data_of(int rank) const = 0;  // it has, in another process
