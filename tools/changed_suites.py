@@ -27,6 +27,8 @@ def suites_of(paths):
             lowest = min(lowest, LAYERS.index(folder))
         if folder in LAYERS + OTHERS:
             changed.add(folder)
+        if folder == "dtensor":
+            changed.add("conformance")  # every operator in every layout
     return sorted(changed) + [f"smoke-{layer}" for layer in LAYERS[lowest + 1:] if layer not in changed]
 
 
