@@ -55,7 +55,6 @@ class ProcessRoster final : public Roster {
  public:
   ProcessRoster(const WorldOptions& options, Job& job, Job::Turn turn)
       : job_(job),
-        alone_(job.handing_over()),
         turn_(std::move(turn)),
         run_(job.next_run()),
         per_process_(options.ranks / job.processes()),
@@ -65,6 +64,7 @@ class ProcessRoster final : public Roster {
                       {options.link, std::max(1, options.progress_threads), ranks_, run_}),
         here_(static_cast<std::size_t>(per_process_)) {
     std::iota(here_.begin(), here_.end(), job.engine()->process() * per_process_);
+    const std::scoped_lock alone(job_.handing_over());
     job_.engine()->on_broken([this](const std::string& problem) { broken(problem); });
     ranks_->tell({[this](int rank) { thread_group_.leave(rank); },
                   [this](const std::string& cause) {
@@ -88,7 +88,6 @@ class ProcessRoster final : public Roster {
     for (const PoisonNotice& poison : job_.kept_poisons(run_)) heard(poison);
     for (int p = 0; p < job_.processes(); ++p)
       if (const auto how = job_.ended_before(p, run_)) lost(p, *how);
-    alone_.unlock();
   }
   // On a caller's context the next run may have begun and be the listener.
   ~ProcessRoster() override {
@@ -149,8 +148,7 @@ class ProcessRoster final : public Roster {
       latest_ = now + std::chrono::seconds(2);
       for (const int rank : here_) say(LeftNotice{run_, rank});  // MPI may not have delivered these
     }
-    MpiEngine& engine = *job_.engine();
-    const bool done = all_left() && (failed_ || engine.halted() || !engine.sends_notices());
+    const bool done = all_left() && (failed_ || !job_.engine()->sends_notices());
     if (!done && (!told_left_ || now < latest_)) return false;
     turn_.reset();
     return true;
@@ -239,7 +237,6 @@ class ProcessRoster final : public Roster {
   }
 
   Job& job_;
-  std::unique_lock<std::mutex> alone_;  // while it is made: runs are numbered as they take over
   Job::Turn turn_;
   std::uint64_t run_;
   int per_process_, size_;

@@ -13,9 +13,12 @@
 #include "runtime/device/stream_times.h"
 
 namespace coshard {
+namespace {
 
-static constexpr std::int64_t kLookAgainNs = 50'000;
-static constexpr int kHelpsPerCheck = 16;
+constexpr std::int64_t kLookAgainNs = 50'000;
+constexpr int kHelpsPerCheck = 16;
+
+}  // namespace
 
 LocalWork::LocalWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
                      std::uint64_t number)
@@ -42,7 +45,7 @@ void LocalWork::block(int part, const Done& done, const Help& help) {
     if (group.poisoned()) fail_poisoned();
     if (done()) return;
     const bool moved = help();
-    if (moved && (done() || ++helps % kHelpsPerCheck != 0)) continue;
+    if (moved && ++helps % kHelpsPerCheck != 0) continue;
     fail_if_missing_is_here();
     if (begin_ns == 0) begin_ns = parker.now();
     if (moved) {  // perhaps what others wait for, without end
@@ -56,7 +59,6 @@ void LocalWork::block(int part, const Done& done, const Help& help) {
     // The clock is read before the checks: whatever becomes due after it makes the park return at
     // once.
     const std::int64_t looked_ns = parker.now(), later = not_before(part);
-    if (done()) continue;
     check(looked_ns - begin_ns);
     if (group.poisoned() || done() || help()) continue;
     const std::int64_t timeout_ns = communicator_->timeout_ns();
@@ -97,14 +99,9 @@ Look LocalWork::look(int part) {
   return help() || communicator_->help_any() ? Look::Moved : Look::Stuck;
 }
 
-// For whoever moves something else, so that what other processes move does not keep it here.
 Look LocalWork::push() {
-  LocalGroup& group = communicator_->group();
-  if (!group.poisoned() && !complete()) {
-    if (help_own()) return Look::Moved;
-    if (RemoteRanks* remote = group.remote()) remote->drive();
-  }
-  return group.poisoned() || complete() ? Look::Over : Look::Stuck;
+  if (communicator_->group().poisoned() || complete()) return Look::Over;
+  return help() ? Look::Moved : Look::Stuck;
 }
 
 std::string LocalWork::failure() const {
@@ -180,7 +177,7 @@ void LocalWork::check(std::int64_t waited_ns) {
 
 bool LocalWork::is_overdue(std::int64_t waited_ns) {
   const std::int64_t timeout_ns = communicator_->timeout_ns();
-  if (timeout_ns <= 0 || waited_ns < timeout_ns || std::exchange(moved_, false)) return false;
+  if (timeout_ns <= 0 || waited_ns < timeout_ns) return false;
   if (!data_move()) return true;
   if (!told_late_.exchange(true))
     std::fprintf(stderr, "warning: %s\n", late_text(waited_ns).c_str());
@@ -284,9 +281,10 @@ int OpWork::parts() const {
   return awaited_.kind == CollectiveKind::AllGather ? communicator_->size() : 1;
 }
 
-bool OpWork::help_own() {
+bool OpWork::help() {
   if (op_ == nullptr) return false;
   if (communicator_->group().help(*op_)) return true;
+  if (communicator_->group().drive()) return true;
   for (int part = 0; early_ && part < parts(); ++part)
     if (help_part(part)) return true;
   return false;
@@ -376,6 +374,10 @@ MessageWork::MessageWork(std::shared_ptr<LocalCommunicator> communicator,
     : LocalWork(std::move(communicator), collective, message->number),
       message_(std::move(message)),
       peer_(collective.root) {}
+
+bool MessageWork::help() {
+  return communicator_->help(*message_) || communicator_->group().drive();
+}
 
 std::int64_t MessageWork::link_ns(int) const {
   return message_->state.load() == MessageState::Half ? 0 : message_->passage.end;

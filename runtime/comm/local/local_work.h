@@ -49,12 +49,10 @@ class LocalWork : public WorkState {
 
   // On devices: queued, not necessarily done.
   virtual bool complete() const = 0;
-  virtual bool help_own() = 0;  // does a share of the transfer; false: nothing to do now
-  // The same, or makes progress in other processes' messages.
-  bool help() { return help_own() ? (moved_ = true) : communicator_->group().drive(); }
-  virtual int lost() const = 0;                    // a rank this waits for that has left; -1: none
-  virtual bool misses(int rank) const = 0;         // the rank has not issued its part
-  virtual bool lacks_data_of(int rank) const = 0;  // it has, in another process
+  virtual bool help() = 0;       // does a share of the transfer; false: nothing to do now
+  virtual int lost() const = 0;  // a rank this waits for that has left; -1: none
+  virtual bool misses(int rank) const = 0;                  // the rank has not issued its part
+  virtual bool lacks_data_of(int rank) const = 0;           // it has, in another process
   virtual void check_before(std::int64_t /*waited_ns*/) {}  // checks its dependency; see check()
   virtual std::string missing_text() const = 0;             // "arrived: 0; missing: 1 (...)"
   virtual std::int64_t over_ns() const = 0;
@@ -114,7 +112,6 @@ class LocalWork : public WorkState {
   CommEvent event_;                 // id 0: the issue was not observed
   std::int64_t begin_wait_ns_ = 0;  // since when the rank stands still for it; 0: it does not
   bool settled_ = false, looked_after_ = false;
-  bool moved_ = false;                  // help_own() did a share since is_overdue()
   std::atomic<bool> told_late_{false};  // warned: past the deadline, data still moving
   std::size_t side_ = 0;                // index of this rank in device_op_
   Kept kept_;                           // until the compute stream is ordered after the op
@@ -138,7 +135,7 @@ class OpWork final : public LocalWork {
     return op_ != nullptr && op_->over.load() &&
            (link() == nullptr || LinkQueue::now() >= op_->passage.end);
   }
-  bool help_own() override;
+  bool help() override;
   int lost() const override { return communicator_->group().lost(*op_); }
   bool misses(int rank) const override;
   bool lacks_data_of(int rank) const override;
@@ -168,7 +165,7 @@ class MessageWork final : public LocalWork {
   bool complete() const override {
     return message_->over() && (link() == nullptr || LinkQueue::now() >= message_->passage.end);
   }
-  bool help_own() override { return communicator_->help(*message_); }
+  bool help() override;
   int lost() const override;
   bool misses(int rank) const override {
     return rank == peer_ && message_->state.load() == MessageState::Half;
