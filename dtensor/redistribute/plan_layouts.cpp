@@ -56,8 +56,7 @@ class Generator {
       };
       return std::ranges::lexicographical_compare(a, b, {}, key, key);
     });
-    const auto same = std::ranges::unique(all_);
-    all_.erase(same.begin(), same.end());
+    all_.erase(std::unique(all_.begin(), all_.end()), all_.end());
     all_.shrink_to_fit();
     return std::move(all_);
   }
