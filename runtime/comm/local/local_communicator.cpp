@@ -8,6 +8,7 @@
 #include <coshard/runtime/coro/rank_context.h>
 #include <coshard/runtime/error.h>
 #include "runtime/comm/collective.h"
+#include "runtime/comm/local/host/chunks.h"
 #include "runtime/comm/local/host/progress_threads.h"
 #include "runtime/comm/local/local_work.h"
 #include "runtime/comm/make_communicator.h"
@@ -85,11 +86,12 @@ std::shared_ptr<WorkState> LocalCommunicator::start(Collective collective) {
   return work;
 }
 
-// Keeps works that are dropped without a wait from piling up. What drive() moves may be what others
-// wait for, without end, so it is called a few times only.
+// Keeps works that are dropped without a wait from piling up. What moves may be what others wait for,
+// without end, so it helps with as many chunks as may be in flight, and then goes on.
 void LocalCommunicator::help_when_much_is_in_flight() {
   constexpr std::int64_t kMuch = 32 * 1024 * 1024;
-  for (int drives = 64; bytes_in_flight_ > kMuch; retire())
+  int helps = kMuch / kChunkBytes, drives = 64;
+  for (; bytes_in_flight_ > kMuch && helps-- > 0; retire())
     if (!help_own() && (drives-- == 0 || !group_->drive())) return;
 }
 

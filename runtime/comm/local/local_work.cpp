@@ -45,7 +45,7 @@ void LocalWork::block(int part, const Done& done, const Help& help) {
     if (group.poisoned()) fail_poisoned();
     if (done()) return;
     const bool moved = help();
-    if (moved && ++helps % kHelpsPerCheck != 0) continue;
+    if (moved && (done() || ++helps % kHelpsPerCheck != 0)) continue;
     fail_if_missing_is_here();
     if (begin_ns == 0) begin_ns = parker.now();
     if (moved) {  // perhaps what others wait for, without end
@@ -59,7 +59,7 @@ void LocalWork::block(int part, const Done& done, const Help& help) {
     // The clock is read before the checks: whatever becomes due after it makes the park return at
     // once.
     const std::int64_t looked_ns = parker.now(), later = not_before(part);
-    check(looked_ns - begin_ns);
+    if (!done()) check(looked_ns - begin_ns);
     if (group.poisoned() || done() || help()) continue;
     const std::int64_t timeout_ns = communicator_->timeout_ns();
     std::int64_t wake_ns = timeout_ns > looked_ns - begin_ns ? begin_ns + timeout_ns : 0;
@@ -177,7 +177,7 @@ void LocalWork::check(std::int64_t waited_ns) {
 
 bool LocalWork::is_overdue(std::int64_t waited_ns) {
   const std::int64_t timeout_ns = communicator_->timeout_ns();
-  if (timeout_ns <= 0 || waited_ns < timeout_ns) return false;
+  if (timeout_ns <= 0 || waited_ns < timeout_ns || rest_is_here()) return false;
   if (!data_move()) return true;
   if (!told_late_.exchange(true))
     std::fprintf(stderr, "warning: %s\n", late_text(waited_ns).c_str());

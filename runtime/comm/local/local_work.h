@@ -51,8 +51,9 @@ class LocalWork : public WorkState {
   virtual bool complete() const = 0;
   virtual bool help() = 0;       // does a share of the transfer; false: nothing to do now
   virtual int lost() const = 0;  // a rank this waits for that has left; -1: none
-  virtual bool misses(int rank) const = 0;                  // the rank has not issued its part
-  virtual bool lacks_data_of(int rank) const = 0;           // it has, in another process
+  virtual bool misses(int rank) const = 0;         // the rank has not issued its part
+  virtual bool lacks_data_of(int rank) const = 0;  // it has, in another process
+  virtual bool rest_is_here() const = 0;  // nobody is missing: threads of this process end it
   virtual void check_before(std::int64_t /*waited_ns*/) {}  // checks its dependency; see check()
   virtual std::string missing_text() const = 0;             // "arrived: 0; missing: 1 (...)"
   virtual std::int64_t over_ns() const = 0;
@@ -139,6 +140,10 @@ class OpWork final : public LocalWork {
   int lost() const override { return communicator_->group().lost(*op_); }
   bool misses(int rank) const override;
   bool lacks_data_of(int rank) const override;
+  bool rest_is_here() const override {
+    return op_ != nullptr && device_op_ == nullptr && op_->armed.load() && !op_->over.load() &&
+           (op_->done.load() < op_->chunks || op_->completing.load());
+  }
   void check_before(std::int64_t waited_ns) override;
   std::string missing_text() const override;
   std::int64_t over_ns() const override;
@@ -171,6 +176,7 @@ class MessageWork final : public LocalWork {
     return rank == peer_ && message_->state.load() == MessageState::Half;
   }
   bool lacks_data_of(int rank) const override { return rank == peer_; }
+  bool rest_is_here() const override { return message_->state.load() == MessageState::Taken; }
   std::string missing_text() const override;
   std::int64_t over_ns() const override;
   std::int64_t link_ns(int part) const override;

@@ -181,6 +181,33 @@ TEST(InFlight, APartThatArrivesWhileItsWaiterSleepsWakesIt) {
   }
 }
 
+// All have come, so that nobody is late, however long the transfer takes.
+TEST(InFlight, AWaitDuringItsTransferHasNoDeadline) {
+  if (!on_cpu()) GTEST_SKIP() << "the device does it";
+  for (const CollectiveKind kind : {CollectiveKind::AllReduce, CollectiveKind::AllGather}) {
+    ThreadGroup group(2);
+    std::vector<float> send[2], recv[2];
+    std::vector<Work> works;
+    for (std::size_t r = 0; r < 2; ++r) {
+      send[r].assign(4 * kLarge, 1.0F);
+      recv[r].resize(8 * kLarge);
+      const auto communicator = group.communicator(static_cast<int>(r));
+      communicator->set_timeout(1);
+      Collective c;
+      c.kind = kind;
+      c.extent =
+          static_cast<std::int64_t>(kind == CollectiveKind::AllGather ? 8 * kLarge : 4 * kLarge);
+      c.send = send[r].data();
+      c.recv = recv[r].data();
+      works.push_back(communicator->issue(c));
+    }
+    EXPECT_NO_THROW(works[1].state()->check(kSecond)) << to_string(kind);
+    EXPECT_NO_THROW(works[0].wait()) << to_string(kind);
+    works[1].wait();
+    EXPECT_EQ(recv[1][4 * kLarge - 1], kind == CollectiveKind::AllGather ? 1.0F : 2.0F);
+  }
+}
+
 TEST(InFlight, MoreRanksThanCoresMakeProgress) {
   on_ranks(16, [](Communicator& comm, int rank) {
     for (int round = 0; round < 50; ++round) {
