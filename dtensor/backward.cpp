@@ -10,6 +10,7 @@
 #include <coshard/dtensor/tape.h>
 #include <coshard/runtime/launch/world.h>
 #include "dtensor/backward_pass.h"
+#include "dtensor/origin.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {
@@ -30,8 +31,11 @@ Tensor seed_of(std::string_view who, const Tensor& loss, Tensor gradient) {
       !loss.is_distributed() && loss.local_shape() == Shape{0};  // outside the mesh
   CS_REQUIRE(loss.numel() == 1 || nothing, who, ": ", loss, " has ", loss.numel(),
              " elements; pass its gradient");
-  if (!loss.is_distributed()) return ones(loss.device(), loss.shape(), loss.dtype());
-  return ones(loss.mesh(), partial_as_replicate(loss.layout()), loss.shape(), loss.dtype());
+  const Tensor seed = loss.is_distributed() ? ones(loss.mesh(), partial_as_replicate(loss.layout()),
+                                                   loss.shape(), loss.dtype())
+                                            : ones(loss.device(), loss.shape(), loss.dtype());
+  seed.storage()->origin = with_origin(1, loss.storage()->origin);
+  return seed;
 }
 
 // Turns the tape off while alive, unless create_graph is set.

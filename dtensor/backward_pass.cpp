@@ -302,6 +302,7 @@ Task<void> BackwardPass::step() {
   Waiting waiting = std::move(queue_.extract(next()).mapped());
   current_ = std::move(waiting.record);
   turn_.to(current_->module);
+  place_.emplace(*current_);
   std::vector<Tensor> gradients;
   for (Terms& terms : waiting.gradients) {
     gradients.push_back(terms.sum());
@@ -332,6 +333,7 @@ void BackwardPass::step_done() {
   settle_arrivals();
   while (deferred_.size() > kMostDeferred) run_oldest_deferred();
   let_go();
+  place_.reset();
 }
 
 void BackwardPass::run_hooks(std::vector<Tensor>& gradients) const {

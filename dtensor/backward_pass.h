@@ -12,6 +12,7 @@
 #include <coshard/dtensor/ops/op.h>
 #include <coshard/dtensor/tape.h>
 #include "dtensor/collected_leaves.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 
@@ -163,6 +164,12 @@ class BackwardPass final : public GradSink {
   std::vector<std::pair<std::uint64_t, std::shared_ptr<void>>> held_;
   bool adds_to_leaves_ = true;  // false for targets, of this pass or the outer one
   std::shared_ptr<GradNode> current_;
+  struct Place {
+    explicit Place(const GradNode& record) : operation(record.name()), module(record.module_path) {}
+    WithinOperator operation;
+    WithinModule module;
+  };
+  std::optional<Place> place_;  // of the step's collectives
   ModuleTurn turn_;
 };
 

@@ -10,6 +10,7 @@
 #include "dtensor/redistribute/in_flight.h"
 #include "dtensor/redistribute/issue.h"
 #include "dtensor/redistribute/plan.h"
+#include "kernels/run.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {
@@ -46,6 +47,8 @@ Tensor scatter_along(const Tensor& whole, const DeviceMesh& mesh, int m, int dim
   Collective c;
   c.kind = CollectiveKind::Scatter;
   c.root = source;
+  c.shape = shape_to_compare(shape);
+  c.origin = whole.storage()->origin;
   c.extent = shape[at];
   for (std::size_t d = 0; d < at; ++d) c.outer *= shape[d];
   for (std::size_t d = at + 1; d < shape.size(); ++d) c.inner *= shape[d];
@@ -87,8 +90,12 @@ DTensor part_of_full(const Tensor& full, const DeviceMesh& mesh, const Layout& l
                         : full.with_spec(make_spec(mesh, whole, full.local_shape()));
   value = redistribute_raw(value, partial_as_replicate(layout));
   if (value.storage()->buffer == full.storage()->buffer) value = copy_later(value);
-  if (const auto term = partial_in_place_of_value(mesh, layout))
-    value = coshard::full(full.device(), spec->local_shape, *term, full.dtype());
+  if (const auto term = partial_in_place_of_value(mesh, layout)) {
+    value = Tensor::empty(full.device(), spec->local_shape, full.dtype());
+    value.storage()->origin = full.storage()->origin;
+    kernels::run(*value.device(),
+                 kernels::Fill{value.data(), value.dtype(), value.local_numel(), *term});
+  }
   return value.with_spec(spec);
 }
 

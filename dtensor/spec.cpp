@@ -73,7 +73,7 @@ struct SpecKind {
   static bool lies_on(const Spec& spec, const void* mesh) { return spec.mesh.id() == mesh; }
 };
 using Specs = BoundedCache<Spec, SpecKind>;
-const RankLocal<Specs> interned;
+const RankLocal<Specs> known_specs;
 
 std::uint64_t hash_of(const DeviceMesh& mesh, const Layout& layout, const Shape& shape) {
   std::uint64_t h = reinterpret_cast<std::uintptr_t>(mesh.id());
@@ -110,7 +110,7 @@ std::shared_ptr<const Spec> make_spec(const DeviceMesh& mesh, const Layout& layo
   const auto matches = [&](const Spec& spec) {
     return spec.mesh.id() == mesh.id() && spec.layout == layout && spec.shape == shape;
   };
-  if (const auto* found = interned->find(hash, matches)) return *found;
+  if (const auto* found = known_specs->find(hash, matches)) return *found;
   CS_REQUIRE(layout.ndim() == mesh.ndim(), "layout ", layout, " has ", layout.ndim(),
              " entries, the mesh ", mesh, " has ", mesh.ndim(), " dimensions");
   std::int64_t elements = 1;
@@ -122,7 +122,7 @@ std::shared_ptr<const Spec> make_spec(const DeviceMesh& mesh, const Layout& layo
   if (!(normal == layout)) return make_spec(mesh, normal, shape);
   Spec spec{mesh, layout, shape, {}, {}};
   place_locally(spec);
-  return interned->add(hash, std::make_shared<const Spec>(std::move(spec)));
+  return known_specs->add(hash, std::make_shared<const Spec>(std::move(spec)));
 }
 
 // A mesh is dropped when only specs hold it; all live specs are interned, so they can be counted.
@@ -132,7 +132,7 @@ void forget_dropped_meshes() {
     long holders, specs;
   };
   std::vector<Mesh> meshes;
-  interned->each([&](const std::shared_ptr<const Spec>& spec) {
+  known_specs->each([&](const std::shared_ptr<const Spec>& spec) {
     const void* id = spec->mesh.id();
     auto known = std::ranges::find(meshes, id, &Mesh::id);
     if (known == meshes.end()) known = meshes.insert(known, {id, spec->mesh.holders(), 0});

@@ -80,6 +80,7 @@ void push_record(std::shared_ptr<GradNode> record, std::span<const Tensor> input
                  std::span<Tensor> outputs) {
   if (const World* world = World::current(); world && world->observed())
     record->module = world->module();
+  record->module_path = RankContext::current().branch().place.module;
   record->inputs.reserve(inputs.size());
   for (const Tensor& t : inputs)  // a view may catch up, which pushes an older record
     record->inputs.push_back(t.defined() && t.requires_grad() ? t.grad_meta() : nullptr);

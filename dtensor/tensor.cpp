@@ -3,6 +3,7 @@
 #include <coshard/dtensor/ops/promotion.h>
 #include <coshard/dtensor/tape.h>
 #include <coshard/dtensor/waits_in_place.h>
+#include "dtensor/origin.h"
 #include "dtensor/step_graph.h"
 #include "dtensor/writes.h"
 #include "kernels/run.h"
@@ -191,7 +192,7 @@ Tensor Tensor::borrow(const std::shared_ptr<Device>& device, void* data, const S
   out.impl_->local_shape = shape;
   out.impl_->strides = row_major(shape);
   out.impl_->dtype = dtype;
-  return out;
+  return numbered(std::move(out));
 }
 
 namespace {
@@ -213,7 +214,7 @@ kernels::View view_of(void* data, const Tensor& tensor, DType dtype, const Strid
 Tensor Tensor::from_values(const std::shared_ptr<Device>& device, const Shape& shape, DType dtype,
                            const ValueList& list) {
   const std::span<const double> values = list;
-  Tensor out = empty(device, shape, dtype);
+  const Tensor out = numbered(empty(device, shape, dtype));
   CS_REQUIRE(static_cast<std::int64_t>(values.size()) == out.numel(),
              "from_values: ", values.size(), " values for shape ", shape);
   if (!is_floating(dtype))

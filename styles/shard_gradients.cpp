@@ -176,6 +176,8 @@ Tensor ShardGroup::scattered() const {
   c.extent = gradient_layout_->total;
   c.counts = gradient_layout_->counts;
   c.label = "gradients";
+  c.names = names_;
+  c.shape = shapes_;
   issue_into(mesh_.communicator(0), std::move(c), packed, mine);
   return mine;
 }

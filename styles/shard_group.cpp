@@ -12,6 +12,7 @@
 #include "dtensor/redistribute/issue.h"
 #include "kernels/run.h"
 #include "runtime/device/graph.h"
+#include "runtime/interned_text.h"
 
 namespace coshard {
 
@@ -92,9 +93,15 @@ void ShardGroup::lay_out() {
   const auto all = [](const ShardedParameter&) { return true; };
   layout_ = shard_layout(parameters_, first.dtype(), mesh_.size(), mesh_.local_rank(), all);
   gradient_layout_ = layout_;
+  const std::string& last = parameters_.back().name;
+  names_ =
+      interned(parameters_.size() == 1 ? last : str_cat(parameters_.front().name, " to ", last));
   memory_ = Tensor::empty(first.device(), Shape{0}, first.dtype());
   memory_ = part_of_memory(memory_, Shape{layout_->size}, 0);
   none_ = memory_.storage()->buffer;
+  std::vector<Tensor> shards;
+  for (const ShardedParameter& p : parameters_) shards.push_back(p.shard);
+  shapes_ = shapes_to_compare(shards);
   for (ShardedParameter& p : parameters_) {
     p.whole = part_of_memory(memory_, p.shape, place_in(*layout_, p).begin, p.spec);
     p.whole.set_unwritable("is gathered by fully_shard for this forward");
@@ -204,6 +211,8 @@ void ShardGroup::gather() {
   c.extent = layout_->total;
   c.counts = layout_->counts;
   c.label = "parameters";
+  c.names = names_;
+  c.shape = shapes_;
   try {  // issuing throws in a cancelled branch
     issue_through(mesh_.communicator(0), std::move(c), packed, received, memory_,
                   [from = place_of(received), to = place_of(memory_), layout = layout_] {

@@ -131,6 +131,8 @@ class ShardGroup final : public GradCollector, public std::enable_shared_from_th
   std::shared_ptr<ShardSchedule> schedule_;
   Tensor memory_;  // of all parameters; has memory only while gathered, and is in flight otherwise
   std::shared_ptr<const ShardLayout> layout_;  // of memory_
+  std::string_view names_;                     // the first and the last of parameters_
+  Counts shapes_;                              // of their collectives
   std::shared_ptr<WorkState> when_read_;       // the pending work of freed memory
   std::shared_ptr<Buffer> none_;               // stands in for freed memory
   std::vector<std::uint32_t> gathered_at_;     // the shards' write counts when gathered

@@ -40,6 +40,7 @@ class RowProduct {
   const std::shared_ptr<const Spec>& spec() const { return first().spec(); }
   const Shape& local_shape() const { return first().local_shape(); }
   DType dtype() const { return first().dtype(); }
+  std::uint64_t origin() const { return first().origin(); }
   // From now on compute() reads the rows of x from another tensor of its shape.
   void read_from(Tensor x) { xs_.front() = std::move(x); }
   // From now on compute() takes rows of [the product of the leading dimensions, n].

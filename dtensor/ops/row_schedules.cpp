@@ -94,6 +94,7 @@ class Scatter {
     c.kind = CollectiveKind::AllToAll;
     c.dtype = product_.dtype();
     c.label = "P->S by rows";
+    c.origin = product_.origin();
     c.send = block.address(), c.recv = place.address();
     c.keep_send = block.storage()->buffer, c.keep_recv = place.storage()->buffer;
     c.send_counts = std::make_shared<const Counted>(std::move(sent));
@@ -114,12 +115,13 @@ WorkStates states_of(const std::vector<Work>& works) {
   return states;
 }
 
-Work issue_sum(Communicator& communicator, const Tensor& block) {
+Work issue_sum(Communicator& communicator, const Tensor& block, std::uint64_t origin) {
   Collective c;
   c.kind = CollectiveKind::AllReduce;
   c.dtype = block.dtype();
   c.extent = block.local_numel();
   c.label = "P->R by rows";
+  c.origin = origin;
   c.send = c.recv = block.address();
   c.keep_send = c.keep_recv = block.storage()->buffer;
   return communicator.issue(std::move(c));
@@ -132,7 +134,9 @@ void note(const RowProduct& product, ScheduleKind kind, int pieces) {
 // Memory for the sum, in its final layout.
 Tensor room_for(const RowProduct& product, Placement placement) {
   const auto spec = make_spec(product.mesh(), Layout(placement), product.spec()->shape);
-  return Tensor::empty(product.device(), spec, product.dtype());
+  Tensor room = Tensor::empty(product.device(), spec, product.dtype());
+  room.storage()->origin = product.origin();
+  return room;
 }
 
 Task<Tensor> scattered(const RowProduct& product, int dim, int pieces, Meanwhile meanwhile) {
@@ -160,7 +164,7 @@ Task<Tensor> reduced(RowProduct& product, int pieces, Meanwhile meanwhile) {
       const Chunk rows = chunk_of(out.size(0), pieces, p);
       const Tensor block = part_of(out, 0, rows);
       product.compute(0, rows, block);
-      works.push_back(issue_sum(product.mesh().communicator(0), block));
+      works.push_back(issue_sum(product.mesh().communicator(0), block, product.origin()));
     }
   }
   if (meanwhile) meanwhile();

@@ -9,6 +9,7 @@
 #include "dtensor/ops/output_place.h"
 #include "dtensor/ops/overlap_gate.h"
 #include "dtensor/optim/gradients.h"
+#include "dtensor/origin.h"
 #include "dtensor/redistribute/issue.h"
 #include "dtensor/redistribute/link_cost.h"
 #include "dtensor/step_graph.h"
@@ -147,14 +148,18 @@ void GradientBuckets::build(std::span<const int> reached) {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     std::int64_t elements = 0;
     DType dtype = DType::F32;
+    std::vector<Tensor> parameters;
     for (const int i : buckets_[b].slots) {
       Slot& slot = slots_[static_cast<std::size_t>(i)];
       dtype = slot.parameter.dtype();
+      parameters.push_back(slot.parameter);
       slot.bucket = static_cast<int>(b);
       slot.offset = elements;
       elements = aligned(elements + slot.parameter.local_numel(), dtype);
     }
     buckets_[b].memory = zeros(first.device(), Shape{elements}, dtype);
+    buckets_[b].order = order_of_creation(parameters);
+    buckets_[b].shapes = shapes_to_compare(parameters);
   }
 }
 
@@ -322,7 +327,8 @@ void GradientBuckets::send(std::size_t number) {
     if (options_.reduce == Reduce::Sum && is_whole_along(g, mesh_, dim_)) leave_to_the_first(slot);
   }
   if (mesh_.contains_this_rank())
-    issue_all_reduce(mesh_.communicator(dim_), options_.reduce, bucket.memory, "gradients");
+    issue_all_reduce(mesh_.communicator(dim_), options_.reduce, bucket.memory, "gradients",
+                     bucket.order, bucket.shapes);
   else  // in flight, as on the other ranks
     bucket.memory.set_in_flight(Work());
   for (const auto& [slot, spec] : sent) {

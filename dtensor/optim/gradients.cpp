@@ -5,6 +5,7 @@
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include "dtensor/ops/local.h"
 #include "dtensor/optim/gradients.h"
+#include "dtensor/origin.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/in_flight.h"
 #include "dtensor/redistribute/issue.h"
@@ -54,7 +55,8 @@ Tensor reduce_bucket(const GradientBucket& bucket) {
     offset += g.local_numel();
     bucket.parameters[i].set_grad(view);
   }
-  issue_all_reduce(*bucket.communicator, bucket.reduce, packed, "gradients");
+  issue_all_reduce(*bucket.communicator, bucket.reduce, packed, "gradients",
+                   order_of_creation(bucket.parameters), shapes_to_compare(bucket.parameters));
   return packed;
 }
 

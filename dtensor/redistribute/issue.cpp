@@ -7,9 +7,24 @@
 
 namespace coshard {
 
+Counts shape_to_compare(const Shape& shape) {
+  return std::make_shared<const std::vector<std::int64_t>>(shape.begin(), shape.end());
+}
+
+Counts shapes_to_compare(std::span<const Tensor> list) {
+  std::vector<std::int64_t> all;
+  for (const Tensor& t : list) {
+    if (!all.empty()) all.push_back(-1);
+    all.insert(all.end(), t.shape().begin(), t.shape().end());
+  }
+  return std::make_shared<const std::vector<std::int64_t>>(std::move(all));
+}
+
 void issue_into(Communicator& communicator, Collective collective, const Tensor& from,
                 const Tensor& to) {
   collective.dtype = from.dtype();
+  if (collective.origin == 0) collective.origin = from.storage()->origin;
+  if (to.storage()->origin == 0) to.storage()->origin = collective.origin;
   chain(collective, from);
   collective.send = from.address();
   collective.recv = to.address();
@@ -32,12 +47,14 @@ void issue_through(Communicator& communicator, Collective collective, const Tens
 }
 
 void issue_all_reduce(Communicator& communicator, Reduce reduce, const Tensor& terms,
-                      std::string_view label) {
+                      std::string_view label, std::string_view names, Counts shape) {
   Collective c;
   c.kind = CollectiveKind::AllReduce;
   c.reduce = reduce;
   c.extent = terms.local_numel();
   c.label = label;
+  c.names = names;
+  c.shape = std::move(shape);
   issue_into(communicator, c, terms, terms);
 }
 
@@ -48,6 +65,8 @@ Tensor broadcast_along(const Tensor& whole, const DeviceMesh& mesh, int m, int s
   Collective c;
   c.kind = CollectiveKind::Broadcast;
   c.root = source;
+  c.shape = shape_to_compare(whole.local_shape());
+  c.origin = whole.storage()->origin;
   c.extent = from.local_numel();
   c.label = label;
   issue_into(mesh.communicator(m), c, from, out);

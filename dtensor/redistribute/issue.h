@@ -2,6 +2,7 @@
 // Single collectives for the library's own use, off the tape: they return with the result in
 // flight. Rank's thread.
 #include <functional>
+#include <span>
 #include <string_view>
 
 #include <coshard/dtensor/device_mesh.h>
@@ -9,6 +10,10 @@
 #include <coshard/runtime/comm/communicator.h>
 
 namespace coshard {
+
+// For Collective::shape; of the tensors of a bucket.
+Counts shape_to_compare(const Shape& shape);
+Counts shapes_to_compare(std::span<const Tensor> list);
 
 // Issues `collective` (geometry and label) from one row-major tensor into another, or in place, and
 // returns at once. Keeps both buffers alive until it is over on every rank, and leaves `to` in
@@ -23,9 +28,9 @@ void issue_into(Communicator& communicator, Collective collective, const Tensor&
 void issue_through(Communicator& communicator, Collective collective, const Tensor& from,
                    const Tensor& into, const Tensor& to, std::function<void()> complete);
 
-// All-reduces `terms` in place and leaves it in flight.
+// All-reduces `terms` in place and leaves it in flight. `names` and `shape`: see Collective.
 void issue_all_reduce(Communicator& communicator, Reduce reduce, const Tensor& terms,
-                      std::string_view label);
+                      std::string_view label, std::string_view names = "", Counts shape = nullptr);
 
 // Broadcast from rank `source` along mesh dimension m: a new tensor, in flight.
 Tensor broadcast_along(const Tensor& whole, const DeviceMesh& mesh, int m, int source,

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "dtensor/partial.h"
+#include "dtensor/redistribute/issue.h"
 
 namespace coshard {
 namespace {
@@ -45,6 +46,7 @@ class Binding {
     step_.label = intern(label_of(plan));
     step_.after = make_spec(mesh, plan.to, shard_map.shape());
     step_.collective.label = step_.label;
+    step_.collective.shape = shape_to_compare(shard_map.shape());
   }
 
   Step run() {

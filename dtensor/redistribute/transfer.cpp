@@ -7,6 +7,7 @@
 #include <coshard/runtime/coro/rank_context.h>
 #include "dtensor/bounded_cache.h"
 #include "dtensor/redistribute/execute.h"
+#include "dtensor/redistribute/issue.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {
@@ -80,6 +81,7 @@ Step make_transfer(const Spec& from, const std::shared_ptr<const Spec>& to) {
   }
   step.collective.kind = CollectiveKind::AllToAll;
   step.collective.label = step.label;
+  step.collective.shape = shape_to_compare(from.shape);
   step.collective.send_counts = std::make_shared<const std::vector<std::int64_t>>(send_counts);
   step.collective.recv_counts = std::make_shared<const std::vector<std::int64_t>>(recv_counts);
   return step;

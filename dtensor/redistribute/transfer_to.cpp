@@ -4,6 +4,7 @@
 #include "dtensor/ops/local.h"
 #include "dtensor/redistribute/follow_up.h"
 #include "dtensor/redistribute/in_flight.h"
+#include "dtensor/redistribute/issue.h"
 #include "kernels/run.h"
 
 namespace coshard {
@@ -29,6 +30,7 @@ Collective collective_of_parcel(const Parcel& parcel, const Tensor& x) {
   c.root = parcel.sends() ? parcel.to : parcel.from;
   c.extent = x.local_numel();
   c.label = kParcelLabel;
+  c.shape = shape_to_compare(x.local_shape());
   c.where = parcel.where;
   return c;
 }

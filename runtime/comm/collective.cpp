@@ -37,6 +37,26 @@ void check_buffers(const Collective& c, int ranks, int rank) {
              ": recv is null for ", recv_elements(c, ranks, rank), " elements", location_text(c));
 }
 
+std::string shape_text(const Counts& shape) {
+  std::string text = "[";
+  for (const std::int64_t size : *shape) {
+    if (size < 0)
+      text += "] [";
+    else
+      text += str_cat(text.back() == '[' ? "" : ",", size);
+  }
+  return text + "]";
+}
+
+// The tensor's shape, or its number of elements where that is unknown.
+std::string elements_text(const Collective& c) {
+  return c.shape != nullptr ? shape_text(c.shape) : str_cat("[", c.outer * c.extent * c.inner, "]");
+}
+
+std::string whole_text(const Collective& c) {
+  return c.shape != nullptr ? str_cat(" of ", shape_text(c.shape)) : "";
+}
+
 std::string counts_text(const Counts& counts, std::int64_t extent, int ranks) {
   if (counts == nullptr) return str_cat(extent, "/", ranks);
   std::string text;
@@ -168,6 +188,10 @@ std::uint64_t fingerprint(const Collective& c, int ranks) {
   };
   add(static_cast<std::int64_t>(c.dtype));
   if (is_reduction(c.kind)) add(static_cast<std::int64_t>(c.reduce));
+  if (c.shape != nullptr) {
+    for (const std::int64_t size : *c.shape) add(size);
+    add(static_cast<std::int64_t>(c.shape->size()));
+  }
   switch (c.kind) {
     case CollectiveKind::Broadcast: add(c.root); [[fallthrough]];
     case CollectiveKind::AllReduce:
@@ -202,32 +226,32 @@ std::string describe(const Collective& c, int ranks) {
   text += str_cat(" ", c.dtype);
   const std::string cut = counts_text(c.counts, c.extent, ranks);
   switch (c.kind) {
-    case CollectiveKind::AllReduce: return text + str_cat(" [", c.outer * c.extent * c.inner, "]");
+    case CollectiveKind::AllReduce: return str_cat(text, " ", elements_text(c));
+    case CollectiveKind::Send: return str_cat(text, " ", elements_text(c), " to ", c.root);
     case CollectiveKind::Broadcast:
-      return text + str_cat(" [", c.outer * c.extent * c.inner, "] from ", c.root);
-    case CollectiveKind::Send:
-      return text + str_cat(" [", c.outer * c.extent * c.inner, "] to ", c.root);
-    case CollectiveKind::Recv:
-      return text + str_cat(" [", c.outer * c.extent * c.inner, "] from ", c.root);
+    case CollectiveKind::Recv: return str_cat(text, " ", elements_text(c), " from ", c.root);
     case CollectiveKind::Scatter:
-      return text + str_cat(" [", c.outer, ", ", cut, ", ", c.inner, "] from ", c.root);
+      return str_cat(text, " [", c.outer, ", ", cut, ", ", c.inner, "]", whole_text(c), " from ",
+                     c.root);
     case CollectiveKind::AllToAll:
       if (is_flat(c)) {
-        return text + str_cat(" sends ", counts_text(c.send_counts, 0, ranks), " receives ",
-                              counts_text(c.recv_counts, 0, ranks));
+        return str_cat(text, " sends ", counts_text(c.send_counts, 0, ranks), " receives ",
+                       counts_text(c.recv_counts, 0, ranks), whole_text(c));
       }
-      return text + str_cat(" [", c.outer, ", ", cut, ", ", c.middle, ", ",
-                            counts_text(c.scatter_counts, c.scatter_extent, ranks), ", ", c.inner,
-                            "]", c.gather_first ? "" : " gathers last");
-    default: return text + str_cat(" [", c.outer, ", ", cut, ", ", c.inner, "]");
+      return str_cat(text, " [", c.outer, ", ", cut, ", ", c.middle, ", ",
+                     counts_text(c.scatter_counts, c.scatter_extent, ranks), ", ", c.inner, "]",
+                     whole_text(c), c.gather_first ? "" : " gathers last");
+    default: return str_cat(text, " [", c.outer, ", ", cut, ", ", c.inner, "]", whole_text(c));
   }
 }
 
+std::string_view file_name_of(const CallSite& where) {
+  const std::string_view file = where.file;
+  return file.substr(file.rfind('/') + 1);
+}
+
 std::string location_of(const CallSite& where) {
-  std::string_view file = where.file;
-  if (const auto slash = file.rfind('/'); slash != std::string_view::npos)
-    file.remove_prefix(slash + 1);
-  return str_cat(file, ":", where.line);
+  return str_cat(file_name_of(where), ":", where.line);
 }
 
 std::string location_text(const CallLocation& at) {

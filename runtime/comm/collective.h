@@ -40,7 +40,8 @@ bool flat_counts_agree(const Collective& from, int from_rank, const Collective& 
 std::uint64_t mix(std::uint64_t hash, std::uint64_t value);
 
 std::string describe(const Collective& collective, int ranks);  // "all_gather f32 [1, 3+5, 64]"
-std::string location_of(const CallSite& where);                 // "train.cpp:88"
+std::string_view file_name_of(const CallSite& where);
+std::string location_of(const CallSite& where);  // "train.cpp:88"
 // " at train.cpp:88, in matmul, module layers.0.mlp"; unknown parts are left out.
 std::string location_text(const CallLocation& place);
 inline std::string location_text(const Collective& c) {

@@ -62,7 +62,8 @@ std::string LastIssued::text(std::string_view on) const {
 std::string called_text(const Collective& collective, int ranks) {
   return str_cat(describe(collective, ranks),
                  collective.label.empty() ? "" : str_cat(" (", collective.label, ")"),
-                 " in branch ", collective.branch_path ? *collective.branch_path : "main",
+                 collective.names.empty() ? "" : str_cat(" of ", collective.names), " in branch ",
+                 collective.branch_path ? *collective.branch_path : "main",
                  location_text(collective));
 }
 

@@ -109,6 +109,7 @@ class GradNode : public std::enable_shared_from_this<GradNode> {
   std::vector<std::weak_ptr<GradMeta>> retaining;  // outputs with retain_grad
   // Path of the module whose forward made it; null if none, or if the rank is not observed.
   std::shared_ptr<const std::string> module;
+  std::string_view module_path;  // the same on every rank, for its collectives; static text
 };
 
 // Whether an operator on these inputs is to be recorded: the tape is on in this branch and an input

@@ -84,6 +84,10 @@ struct Storage {
   Work pending;
   bool in_flight = false;
   std::shared_ptr<const Gathered> gathered;  // while in flight; null: not shard by shard
+  // The same on ranks that run the same program, by which they notice that one of them has swapped
+  // two tensors: a number for what factories make, a hash of operator and inputs for a result.
+  // 0: unknown.
+  std::uint64_t origin = 0;
   // How often the memory has been written to, through any handle.
   std::uint32_t changes() const { return buffer->writes; }
 };

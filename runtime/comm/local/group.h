@@ -20,6 +20,7 @@
 #include "runtime/comm/local/link_queue.h"
 #include "runtime/comm/local/p2p/message.h"
 #include "runtime/comm/local/remote_ranks.h"
+#include "runtime/comm/local/swap_watch.h"
 #include "runtime/comm/local/transfer_clock.h"
 
 namespace coshard {
@@ -145,6 +146,8 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
  private:
   CollectiveOp& free_op();
   bool checked(CollectiveOp& op, int a, int b);
+  bool in_order(CollectiveOp& op, int rank);
+  void fail_as_different(const std::string& text);
   std::string side_text(const CollectiveOp& op, int rank) const;
   std::string both_sides_text(const CollectiveOp& op, int a, int b) const;
   std::string noted_text(const CollectiveOp& op, int rank) const;
@@ -179,6 +182,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   Mailbox mailbox_;
   DeviceGroup devices_;
   std::unique_ptr<LinkQueue> link_;
+  SwapWatch swaps_;
 
   alignas(64) SpinLock ops_lock_;  // guards the four below
   std::vector<std::unique_ptr<CollectiveOp>> ops_;

@@ -127,6 +127,20 @@ std::vector<Outcome> outcomes_on_ranks(int ranks, const Body& body) {
   return outcomes;
 }
 
+// Without those of ranks in other processes.
+template <class Body>
+std::vector<Outcome> outcomes_here(int ranks, const Body& body) {
+  std::vector<char> here(static_cast<std::size_t>(ranks), 0);
+  const std::vector<Outcome> all = outcomes_on_ranks(ranks, [&](Communicator& comm, int rank) {
+    here[static_cast<std::size_t>(rank)] = 1;
+    body(comm, rank);
+  });
+  std::vector<Outcome> found;
+  for (std::size_t r = 0; r < all.size(); ++r)
+    if (here[r] != 0) found.push_back(all[r]);
+  return found;
+}
+
 // Waits until the host may read the result.
 inline void wait_on_host(const Work& work) {
   work.wait();

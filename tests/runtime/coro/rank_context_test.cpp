@@ -10,11 +10,11 @@ namespace coshard {
 namespace {
 
 std::vector<int> gone;
-struct Noted {
+struct Destroyed {
   int value = 0;
-  ~Noted() { gone.push_back(value); }
+  ~Destroyed() { gone.push_back(value); }
 };
-const RankLocal<Noted> first, second;
+const RankLocal<Destroyed> first, second;
 
 TEST(RankContextOf, EachRankHasValuesOfItsOwn) {
   RankContext a, b;

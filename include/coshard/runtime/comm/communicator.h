@@ -72,7 +72,14 @@ struct Collective {
   // Kept alive until the collective is over on every rank, or in compute-stream order.
   std::shared_ptr<Buffer> keep_send, keep_recv;
   std::string_view label = "";  // static or interned text
-  CallSite where = {};          // what error messages name; if unknown, where issue() is called
+  // What ranks compare beyond the geometry: the logical shape (null: unknown; of several tensors,
+  // with -1 between them), the names or the order of what is sent (static or interned text), and a
+  // number of the data that is the same on ranks that run the same program (0: unknown). The
+  // number, like the line of the call, may differ between ranks, but not be swapped.
+  Counts shape;
+  std::string_view names = "";
+  std::uint64_t origin = 0;
+  CallSite where = {};  // what error messages name; if unknown, where issue() is called
   // Set by issue(): more on the location, for error messages.
   std::string_view operation = "", module = "";
   // On the CPU: the transfer begins once `after` (which must allow any_thread()) is over;
@@ -98,9 +105,12 @@ class Communicator {
   //           branches.
   //   Fails:  Error{BadInput}: shapes that do not fit; a branch that was resumed by as_it_comes or
   //           in_order. In a cancelled branch, the cause of its cancellation. If ranks disagree (on
-  //           geometry, issuing branch, or the waits they gave up before), the wait fails on all of
-  //           them with Error{CommFailed}, which names both call sites; calls from within the
-  //           library count as the user call they work for (coro/user_call.h).
+  //           geometry, shape, names, operator, module, issuing branch, or the waits they gave up
+  //           before), the wait fails on all of them with Error{CommFailed}, which names both call
+  //           sites; calls from within the library count as the user call they work for
+  //           (coro/user_call.h). So does the later one of two equal collectives that a rank has
+  //           swapped, if they differ in line (and file name) or origin, and at most 63 collectives
+  //           lie between them.
   //   Limits: a wait that a rank gave up is compared only on the communicator of that wait. A rank
   //           that skips a collective because of something only it saw (a late socket, a deadline
   //           that passed on another communicator) runs a different program; if its next collective

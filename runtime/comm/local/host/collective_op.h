@@ -120,4 +120,8 @@ struct CollectiveOp {
   std::atomic<std::int64_t> over_ns{0};  // steady clock
 };
 
+inline Entry& entry(const CollectiveOp& op, int rank) {
+  return op.entries[static_cast<std::size_t>(rank)];
+}
+
 }  // namespace coshard

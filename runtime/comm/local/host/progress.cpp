@@ -14,10 +14,6 @@
 namespace coshard {
 namespace {
 
-Entry& entry(const CollectiveOp& op, int rank) {
-  return op.entries[static_cast<std::size_t>(rank)];
-}
-
 std::atomic<Pair>& pair_state(const CollectiveOp& op, int ranks, int source, int target) {
   return op.pairs[static_cast<std::size_t>(source * ranks + target)];
 }
@@ -69,7 +65,7 @@ bool LocalGroup::raise_arrived(CollectiveOp& op, int rank) {
 bool LocalGroup::count_arrival(CollectiveOp& op) {
   if (op.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < size()) return false;
   for (int r = 0; r < size(); ++r)  // rank 0 too: its counts to itself must match
-    if (!checked(op, 0, r)) return false;
+    if (!checked(op, 0, r) || !in_order(op, r)) return false;
   return true;
 }
 
@@ -196,64 +192,6 @@ void LocalGroup::run(CollectiveOp& op, std::uint32_t chunk) {
   } catch (const std::exception& error) {
     poison(str_cat("collective #", op.sequence, " of ", title(), " failed: ", error.what()));
   }
-}
-
-std::string LocalGroup::side_text(const CollectiveOp& op, int rank) const {
-  return call_text(entry(op, rank).args, size(), members_[static_cast<std::size_t>(rank)]);
-}
-
-// The last thing `rank` noted before the collective, which its peers did not.
-std::string LocalGroup::noted_text(const CollectiveOp& op, int rank) const {
-  const Noted& last = entry(op, rank).args.last_noted;
-  const int member = members_[static_cast<std::size_t>(rank)];
-  if (last.what.empty()) return str_cat("; rank ", member, " has not done so before");
-  return str_cat("; rank ", member, " last ", last.what, ' ', last.value, ' ', last.of_what, ' ',
-                 last.of);
-}
-
-// One text for both if equal; the text that follows then shows the difference.
-std::string LocalGroup::both_sides_text(const CollectiveOp& op, int a, int b) const {
-  const std::string one = called_text(entry(op, a).args, size());
-  const auto member = [&](int rank) { return members_[static_cast<std::size_t>(rank)]; };
-  if (one == called_text(entry(op, b).args, size()))
-    return str_cat("ranks ", member(a), " and ", member(b), " call ", one);
-  return str_cat(side_text(op, a), ", ", side_text(op, b));
-}
-
-// Compares two ranks that have arrived; poisons the group when they disagree.
-bool LocalGroup::checked(CollectiveOp& op, int a, int b) {
-  const Entry& one = entry(op, a);
-  const Entry& other = entry(op, b);
-  bool agree = one.print.call == other.print.call && one.args.noted == other.args.noted &&
-               (one.args.branch == other.args.branch || has(Fault::BranchIsNotCompared)) &&
-               (one.print.given_up == other.print.given_up || has(Fault::GivenUpIsNotCompared));
-  if (agree && one.args.kind == CollectiveKind::AllToAll) {
-    for (int r = 0; r <= b && agree; ++r) {
-      if (!entry(op, r).issued()) continue;  // in another process: compared once issued
-      agree = flat_counts_agree(entry(op, r).args, r, other.args, b) &&
-              flat_counts_agree(other.args, b, entry(op, r).args, r);
-      if (!agree) a = r;
-    }
-  }
-  if (agree) return true;
-  if (a > b) std::swap(a, b);  // the same text in all processes
-  std::string text = str_cat("ranks disagree on collective #", op.sequence, " of ", title(), ": ",
-                             both_sides_text(op, a, b));
-  if (one.print.given_up != other.print.given_up) {
-    const std::scoped_lock lock(cause_mutex_);
-    for (const int r : {a, b})
-      if (const std::string& gave_up = given_up_[static_cast<std::size_t>(r)]; !gave_up.empty())
-        text += str_cat("; rank ", members_[static_cast<std::size_t>(r)], " gave up waiting for ",
-                        gave_up);
-      else if (entry(op, r).print.given_up != 0)  // in another process
-        text += str_cat("; rank ", members_[static_cast<std::size_t>(r)],
-                        " gave up waiting for a collective");
-  }
-  if (one.args.noted != other.args.noted)
-    for (const int r : {a, b}) text += noted_text(op, r);
-  poison(text);
-  registry_->poison(text);  // the ranks' programs differ: ends the whole run
-  return false;
 }
 
 bool LocalGroup::help(CollectiveOp& op) {

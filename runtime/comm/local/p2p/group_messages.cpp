@@ -21,7 +21,10 @@ void LocalGroup::post_elsewhere(const Collective& args, int rank, int tag) {
 bool LocalGroup::agree(const Message& message) {
   const Collective& send = message.send;
   const Collective& recv = message.recv;
-  if (send.dtype == recv.dtype && send_elements(send, size(), 0) == recv_elements(recv, size(), 0))
+  const bool shaped = send.shape != nullptr && recv.shape != nullptr;
+  if (send.dtype == recv.dtype &&
+      send_elements(send, size(), 0) == recv_elements(recv, size(), 0) &&
+      (!shaped || *send.shape == *recv.shape))
     return true;
   const auto world = [this](int r) { return members_[static_cast<std::size_t>(r)]; };
   poison(str_cat("ranks disagree on message #", message.number, " of ", title(), ": rank ",

@@ -1,0 +1,45 @@
+#include "dtensor/origin.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <coshard/runtime/coro/rank_context.h>
+#include <coshard/runtime/error.h>
+#include "runtime/interned_text.h"
+
+namespace coshard {
+namespace {
+
+const RankLocal<std::uint64_t> last_number;
+
+// Only numbers have an order.
+bool is_number(std::uint64_t origin) { return origin != 0 && origin >> 63 == 0; }
+
+}  // namespace
+
+Tensor numbered(Tensor made) {
+  made.storage()->origin = ++*last_number;
+  return made;
+}
+
+std::string_view order_of_creation(std::span<const Tensor> list) {
+  std::vector<std::uint64_t> numbers;
+  for (const Tensor& t : list)
+    if (is_number(t.storage()->origin)) numbers.push_back(t.storage()->origin);
+  if (std::ranges::is_sorted(numbers)) return "";
+  std::vector<std::uint64_t> sorted = numbers;
+  std::ranges::sort(sorted);
+  std::string text;
+  const auto place = [&](std::size_t i) {
+    return std::ranges::lower_bound(sorted, numbers[i]) - sorted.begin();
+  };
+  for (std::size_t i = 0, end = 0; i < numbers.size(); i = end) {
+    for (end = i + 1; end < numbers.size() && place(end) == place(end - 1) + 1;) ++end;
+    text += str_cat(i == 0 ? "" : ",", place(i));
+    if (end - i > 1) text += str_cat("-", place(end - 1));
+  }
+  return interned(str_cat("tensors ", text, " in order of creation"));
+}
+
+}  // namespace coshard

@@ -1,0 +1,84 @@
+// Whether the ranks' programs agree on an op: what they call, and in which order.
+#include <utility>
+
+#include "runtime/comm/collective.h"
+#include "runtime/comm/local/group.h"
+#include "runtime/coro/fault_switch.h"
+
+namespace coshard {
+std::string LocalGroup::side_text(const CollectiveOp& op, int rank) const {
+  return call_text(entry(op, rank).args, size(), members_[static_cast<std::size_t>(rank)]);
+}
+
+// The last thing `rank` noted before the collective, which its peers did not.
+std::string LocalGroup::noted_text(const CollectiveOp& op, int rank) const {
+  const Noted& last = entry(op, rank).args.last_noted;
+  const int member = members_[static_cast<std::size_t>(rank)];
+  if (last.what.empty()) return str_cat("; rank ", member, " has not done so before");
+  return str_cat("; rank ", member, " last ", last.what, ' ', last.value, ' ', last.of_what, ' ',
+                 last.of);
+}
+
+// One text for both if equal; the text that follows then shows the difference.
+std::string LocalGroup::both_sides_text(const CollectiveOp& op, int a, int b) const {
+  const std::string one = called_text(entry(op, a).args, size());
+  const auto member = [&](int rank) { return members_[static_cast<std::size_t>(rank)]; };
+  if (one == called_text(entry(op, b).args, size()))
+    return str_cat("ranks ", member(a), " and ", member(b), " call ", one);
+  return str_cat(side_text(op, a), ", ", side_text(op, b));
+}
+
+// Compares two ranks that have arrived; poisons the group when they disagree.
+bool LocalGroup::checked(CollectiveOp& op, int a, int b) {
+  const Entry& one = entry(op, a);
+  const Entry& other = entry(op, b);
+  bool agree = one.print.call == other.print.call && one.args.noted == other.args.noted &&
+               one.args.names == other.args.names && one.args.module == other.args.module &&
+               (one.args.branch == other.args.branch || has(Fault::BranchIsNotCompared)) &&
+               (one.print.given_up == other.print.given_up || has(Fault::GivenUpIsNotCompared));
+  if (agree && one.args.kind == CollectiveKind::AllToAll) {
+    for (int r = 0; r <= b && agree; ++r) {
+      if (!entry(op, r).issued()) continue;  // in another process: compared once issued
+      agree = flat_counts_agree(entry(op, r).args, r, other.args, b) &&
+              flat_counts_agree(other.args, b, entry(op, r).args, r);
+      if (!agree) a = r;
+    }
+  }
+  if (agree) return true;
+  if (a > b) std::swap(a, b);  // the same text in all processes
+  std::string text = str_cat("ranks disagree on collective #", op.sequence, " of ", title(), ": ",
+                             both_sides_text(op, a, b));
+  if (one.print.given_up != other.print.given_up) {
+    const std::scoped_lock lock(cause_mutex_);
+    for (const int r : {a, b})
+      if (const std::string& gave_up = given_up_[static_cast<std::size_t>(r)]; !gave_up.empty())
+        text += str_cat("; rank ", members_[static_cast<std::size_t>(r)], " gave up waiting for ",
+                        gave_up);
+      else if (entry(op, r).print.given_up != 0)  // in another process
+        text += str_cat("; rank ", members_[static_cast<std::size_t>(r)],
+                        " gave up waiting for a collective");
+  }
+  if (one.args.noted != other.args.noted)
+    for (const int r : {a, b}) text += noted_text(op, r);
+  fail_as_different(text);
+  return false;
+}
+
+// Whether `rank` and rank 0, whose calls agree, issue equal collectives in the same order.
+bool LocalGroup::in_order(CollectiveOp& op, int rank) {
+  const Entry& its = entry(op, rank);
+  const std::string swapped =
+      swaps_.look(op.sequence, its.print.call, rank, entry(op, 0).args, its.args);
+  if (swapped.empty()) return true;
+  fail_as_different(str_cat("ranks disagree on collective #", op.sequence, " of ", title(), ": ",
+                            both_sides_text(op, 0, rank), swapped));
+  return false;
+}
+
+// The ranks' programs differ: ends the whole run.
+void LocalGroup::fail_as_different(const std::string& text) {
+  poison(text);
+  registry_->poison(text);
+}
+
+}  // namespace coshard

@@ -1,0 +1,250 @@
+// Tensors of equal shape that one rank swaps are told, whatever they are used for; programs that are
+// the same but for what one rank does beside stay legal.
+#include "dtensor/origin.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include <coshard/dtensor/backward.h>
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/optim/data_parallel.h>
+#include <coshard/dtensor/optim/optimizer.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
+#include "tests/support/ends.h"
+#include "tests/support/ranks.h"
+
+namespace coshard::origin {
+namespace {
+
+using testing::End;
+using testing::ends_of;
+using testing::quick_options;
+using Body = std::function<Task<void>(World& world, DeviceMesh mesh, bool swaps)>;
+
+// The ends of two ranks, the second of which swaps or not.
+std::vector<End> ends_of_two(const Body& body, bool swaps) {
+  return ends_of(quick_options(2), [&](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"m"});
+    Task<void> program = body(world, mesh, swaps && world.rank() == 1);
+    co_await std::move(program);
+  });
+}
+
+void expect_only_a_swap_is_told(const Body& body) {
+  for (const End& end : ends_of_two(body, false)) EXPECT_FALSE(end.failed) << end;
+  for (const End& end : ends_of_two(body, true)) EXPECT_TRUE(end.is(ErrorKind::CommFailed)) << end;
+}
+
+DTensor leaf_with_partial(const DeviceMesh& mesh, double gradient) {
+  DTensor p = zeros(mesh, Replicate(), {4}, DType::F64, true);
+  p.set_grad(from_local(full({4}, gradient, DType::F64), mesh, Partial()));
+  return p;
+}
+
+std::vector<Tensor> in_order(Tensor a, Tensor b, bool swaps) {
+  if (swaps) std::swap(a, b);
+  return {a, b};
+}
+
+Task<void> gathers(World&, DeviceMesh mesh, bool swaps) {
+  const DTensor a = ones(mesh, Shard(0), {4}), b = zeros(mesh, Shard(0), {4});
+  for (const Tensor& each : in_order(a, b, swaps)) static_cast<void>(each.full_tensor());
+  co_return;
+}
+
+Task<void> gathers_results(World&, DeviceMesh mesh, bool swaps) {
+  const DTensor a = ones(mesh, Shard(0), {4}), b = zeros(mesh, Shard(0), {4});
+  const auto twice = [](const Tensor& x) { return add(x, x); };
+  const std::vector<Tensor> made = in_order(a, b, swaps);
+  const Tensor one = twice(made[0]), other = twice(made[1]);
+  static_cast<void>(one.full_tensor());
+  static_cast<void>(other.full_tensor());
+  co_return;
+}
+
+Task<void> distributes(World&, DeviceMesh mesh, bool swaps) {
+  const Tensor a = ones({4}), b = zeros({4});
+  for (const Tensor& each : in_order(a, b, swaps))
+    static_cast<void>(distribute_tensor(each, mesh, Shard(0)));
+  co_return;
+}
+
+Task<void> broadcasts(World&, DeviceMesh mesh, bool swaps) {
+  const Tensor a = ones({4}), b = zeros({4});
+  for (const Tensor& each : in_order(a, b, swaps))
+    static_cast<void>(distribute_tensor(each, mesh, Replicate()));
+  co_return;
+}
+
+Task<void> reduces_a_list(World&, DeviceMesh mesh, bool swaps) {
+  const DTensor a = leaf_with_partial(mesh, 1), b = leaf_with_partial(mesh, 10);
+  Task<void> reduced = reduce_gradients(in_order(a, b, swaps));
+  co_await std::move(reduced);
+}
+
+Task<void> steps_with_a_list(World&, DeviceMesh mesh, bool swaps) {
+  const DTensor a = leaf_with_partial(mesh, 1), b = leaf_with_partial(mesh, 10);
+  SGD optimizer(in_order(a, b, swaps), {.lr = 1});
+  Task<void> step = optimizer.step();
+  co_await std::move(step);
+}
+
+Task<void> clips_a_list(World&, DeviceMesh mesh, bool swaps) {
+  const DTensor a = leaf_with_partial(mesh, 1), b = leaf_with_partial(mesh, 10);
+  Task<Tensor> norm = clip_grad_norm(in_order(a, b, swaps), 1e9);
+  co_await std::move(norm);
+}
+
+Tensor plain_leaf(double gradient) {
+  Tensor p = zeros({4}, DType::F64, true);
+  p.set_grad(full({4}, gradient, DType::F64));
+  return p;
+}
+
+Task<void> all_reduces_a_list(World&, DeviceMesh mesh, bool swaps) {
+  const Tensor a = plain_leaf(1), b = plain_leaf(10);
+  all_reduce_gradients(in_order(a, b, swaps), mesh, 0);
+  Task<void> arrived = arrival_of({a.grad(), b.grad()});
+  co_await std::move(arrived);
+}
+
+Task<void> adds_terms_of_a_loss(World&, DeviceMesh mesh, bool swaps) {
+  const Tensor a = zeros({4}, DType::F64, true), b = zeros({4}, DType::F64, true);
+  const DataParallel parallel({a, b}, mesh, 0);
+  const std::vector<Tensor> terms = in_order(a, b, swaps);
+  const Tensor first = sum(terms[0]), second = sum(terms[1]);
+  Task<void> walk = backward(first + second);
+  co_await std::move(walk);
+  Task<void> arrived = arrival_of({a.grad(), b.grad()});
+  co_await std::move(arrived);
+}
+
+// Of a column-parallel product: in backward the gradient of its input is summed over the ranks.
+DTensor product(const DTensor& x, const DTensor& w) { return sum(matmul(x, w)); }
+
+Task<void> walks_back_twice(World&, DeviceMesh mesh, bool swaps) {
+  DTensor x = ones(mesh, Shard(0), {2, 4}, DType::F64, true);
+  DTensor y = zeros(mesh, Shard(0), {2, 4}, DType::F64, true);
+  const DTensor w = ones(mesh, Shard(1), {4, 6}, DType::F64);
+  const Tensor one = product(x.redistribute(Replicate()).tensor(), w);
+  const Tensor other = product(y.redistribute(Replicate()).tensor(), w);
+  for (const Tensor& loss : in_order(one, other, swaps)) {
+    Task<void> walk = backward(loss);
+    co_await std::move(walk);
+  }
+  Task<void> arrived = arrival_of({x.grad(), y.grad()});
+  co_await std::move(arrived);
+}
+
+Task<void> walks_back_through_swapped_blocks(World&, DeviceMesh mesh, bool swaps) {
+  DTensor x = ones(mesh, Shard(0), {2, 4}, DType::F64, true);
+  DTensor y = zeros(mesh, Shard(0), {2, 4}, DType::F64, true);
+  const std::vector<Tensor> inputs = in_order(x, y, swaps);
+  const Tensor one = sum(mul(inputs[0], 2).redistribute(Replicate()).tensor());
+  const Tensor other = sum(mul(inputs[1], 2).redistribute(Replicate()).tensor());
+  Task<void> walk = backward(one + other);
+  co_await std::move(walk);
+}
+
+TEST(Origin, OfGathersThatOneRankSwaps) { expect_only_a_swap_is_told(gathers); }
+TEST(Origin, OfGatheredResultsThatOneRankSwaps) { expect_only_a_swap_is_told(gathers_results); }
+TEST(Origin, OfDistributedTensorsThatOneRankSwaps) { expect_only_a_swap_is_told(distributes); }
+TEST(Origin, OfBroadcastTensorsThatOneRankSwaps) { expect_only_a_swap_is_told(broadcasts); }
+TEST(Origin, OfListsThatReduceGradientsGets) { expect_only_a_swap_is_told(reduces_a_list); }
+TEST(Origin, OfListsThatAnOptimizerGets) { expect_only_a_swap_is_told(steps_with_a_list); }
+TEST(Origin, OfListsThatClippingGets) { expect_only_a_swap_is_told(clips_a_list); }
+TEST(Origin, OfListsThatAllReduceGradientsGets) { expect_only_a_swap_is_told(all_reduces_a_list); }
+TEST(Origin, OfTheTermsOfALoss) { expect_only_a_swap_is_told(adds_terms_of_a_loss); }
+TEST(Origin, OfTwoBackwards) { expect_only_a_swap_is_told(walks_back_twice); }
+TEST(Origin, OfBlocksInOneBackward) {
+  expect_only_a_swap_is_told(walks_back_through_swapped_blocks);
+}
+
+// --- what stays legal ---
+
+void expect_legal(const Body& body) {
+  for (const End& end : ends_of_two(body, true)) EXPECT_FALSE(end.failed) << end;
+}
+
+// A DataParallel sums what a backward completes, whatever the order of its list.
+TEST(Origin, ADataParallelMayGetAnotherList) {
+  expect_legal([](World&, DeviceMesh mesh, bool swaps) -> Task<void> {
+    const Tensor a = zeros({4}, DType::F64, true), b = zeros({4}, DType::F64, true);
+    const DataParallel parallel(in_order(a, b, swaps), mesh, 0, {.reduce = Reduce::Sum});
+    Task<void> walk = backward(sum(a) + mul(sum(b), 10));
+    co_await std::move(walk);
+    Task<void> arrived = arrival_of({a.grad(), b.grad()});
+    co_await std::move(arrived);
+    EXPECT_EQ(a.grad().to_vector(), std::vector<double>(4, 2));
+    EXPECT_EQ(b.grad().to_vector(), std::vector<double>(4, 20));
+  });
+}
+
+TEST(Origin, OneCallMayStandOnALineForEachRank) {
+  expect_legal([](World&, DeviceMesh mesh, bool swaps) -> Task<void> {
+    const DTensor a = ones(mesh, Shard(0), {4}), b = zeros(mesh, Shard(0), {4});
+    for (int i = 0; i < 10; ++i) {
+      if (swaps)
+        static_cast<void>(a.full_tensor());
+      else
+        static_cast<void>(a.full_tensor());
+      static_cast<void>(b.full_tensor());
+    }
+    co_return;
+  });
+}
+
+// Also before and between the tensors that are used.
+TEST(Origin, ARankMayMakeMoreTensorsThanItsPeers) {
+  expect_legal([](World&, DeviceMesh mesh, bool more) -> Task<void> {
+    std::vector<Tensor> all;
+    for (int i = 0; i < 6; ++i) {
+      if (more && i % 2 == 0) static_cast<void>(ones({4}));
+      all.push_back(leaf_with_partial(mesh, i));
+      if (more) static_cast<void>(add(all.back().detach(), all.back().detach()));
+    }
+    for (int step = 0; step < 3; ++step) {
+      for (const Tensor& each : all)
+        each.set_grad(from_local(ones({4}, DType::F64), mesh, Partial()));
+      SGD optimizer(all, {.lr = 1});
+      Task<void> moved = optimizer.step();
+      co_await std::move(moved);
+      if (more) static_cast<void>(ones(mesh, Shard(0), {4}));
+      for (const Tensor& each : all)
+        static_cast<void>(mul(each.detach(), 2).redistribute(Shard(0)));
+      Task<void> reduced = reduce_gradients(all);
+      co_await std::move(reduced);
+    }
+  });
+}
+
+TEST(Origin, ARankMayRunMoreOperatorsThanItsPeers) {
+  expect_legal([](World&, DeviceMesh mesh, bool more) -> Task<void> {
+    DTensor x = ones(mesh, Replicate(), {2, 4}, DType::F64, true);
+    const DTensor w = ones(mesh, Shard(1), {4, 6}, DType::F64);
+    for (int step = 0; step < 3; ++step) {
+      Tensor in = more ? mul(x, 1) : x;
+      if (more) in = add(in, 0);
+      Task<void> walk = backward(product(in, w));
+      co_await std::move(walk);
+      Task<void> reduced = reduce_gradients({x});
+      co_await std::move(reduced);
+      EXPECT_EQ(x.grad().to_vector(), std::vector<double>(8, 6.0 * (step + 1)));
+    }
+  });
+}
+
+TEST(OrderOfCreation, IsEmptyForAListInThatOrder) {
+  testing::on_ranks(1, [](World&) -> Task<void> {
+    const Tensor a = ones({1}), b = ones({1}), c = ones({1}), sum = add(a, b);
+    const std::vector<Tensor> sorted{a, sum, b, c};
+    EXPECT_EQ(order_of_creation(sorted), "");
+    const std::vector<Tensor> other{c, sum, a, b};
+    EXPECT_EQ(order_of_creation(other), "tensors 2,0-1 in order of creation");
+    co_return;
+  });
+}
+
+}  // namespace
+}  // namespace coshard::origin

@@ -1,0 +1,48 @@
+// What ranks compare of one collective, beyond its geometry.
+#include <functional>
+
+#include "tests/runtime/comm/on_ranks.h"
+
+namespace coshard::test {
+namespace {
+
+using Change = std::function<void(Collective&)>;
+
+// How those of two ranks end that are here; the second changes its call.
+std::vector<Outcome> ends_of(const Change& both, const Change& second) {
+  return outcomes_here(2, [&](Communicator& comm, int rank) {
+    Floats data(12UL, 1.0F);
+    Collective c = sum_of(data, {"x.cpp", 7});
+    both(c);
+    if (rank == 1) second(c);
+    comm.issue(c).wait();
+  });
+}
+
+void expect_told(const Change& both, const Change& second, const std::vector<std::string>& named) {
+  for (const Outcome& end : ends_of(both, second)) {
+    EXPECT_TRUE(end.failed);
+    EXPECT_EQ(end.kind, ErrorKind::CommFailed);
+    for (const std::string& each : named)
+      EXPECT_NE(end.text.find(each), std::string::npos) << end.text << "; wanted: " << each;
+  }
+}
+
+TEST(Agreement, ShapesOfAsManyElementsDiffer) {
+  const auto shaped = [](std::vector<std::int64_t> shape) {
+    return [shape](Collective& c) { c.shape = counts_of(shape); };
+  };
+  expect_told(shaped({3, 4}), shaped({4, 3}), {"[3,4]", "[4,3]", "x.cpp:7"});
+  expect_told(shaped({12}), shaped({12, 1}), {"[12]", "[12,1]"});
+  expect_told(shaped({12}), [](Collective& c) { c.shape = nullptr; }, {"disagree"});
+  for (const Outcome& end : ends_of(shaped({3, 4}), [](Collective&) {}))
+    EXPECT_FALSE(end.failed) << end.text;
+}
+
+TEST(Agreement, NamesDiffer) {
+  expect_told([](Collective& c) { c.names = "a, b"; }, [](Collective& c) { c.names = "b, a"; },
+              {"of a, b", "of b, a"});
+}
+
+}  // namespace
+}  // namespace coshard::test
