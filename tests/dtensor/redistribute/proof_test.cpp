@@ -177,8 +177,7 @@ TEST_P(PlanProofOfSize, EveryPairOnTwoByTwoByTwoGivesEveryRankItsPart) {
   const std::int64_t size = GetParam();
   const auto layouts = layouts_of(3, {Replicate(), Shard(0), Shard(1), Shard(2), Partial()});
   const int pairs = each_pair(layouts, [&](const Layout& from, const Layout& to, int pair) {
-    if (pair % (COSHARD_ALL_PLANS ? 3 : kSizes) != size % (COSHARD_ALL_PLANS ? 3 : kSizes))
-      return;
+    if (pair % (COSHARD_ALL_PLANS ? 3 : kSizes) != size % (COSHARD_ALL_PLANS ? 3 : kSizes)) return;
     const Shape shapes[] = {{size, 3, 2}, {2, size, 3}, {3, 2, size}};
     run_plan_on_sets({2, 2, 2}, shapes[(pair + size) % 3], from, to);
   });
