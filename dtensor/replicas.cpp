@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/dtensor/tape.h>
 #include "dtensor/ops/local.h"
+#include "dtensor/optim/gradients.h"
 #include "dtensor/redistribute/issue.h"
+#include "kernels/run.h"
 #include "runtime/comm/collective.h"
 #include "runtime/coro/user_call.h"
 #include "runtime/device/graph.h"
@@ -104,7 +108,52 @@ void compare_replicas(const MeshReplicas& part, const Hashes& hashes) {
   }
 }
 
+// Whether its layout says that ranks along the dimension hold the same.
+bool is_replicated_along(const Tensor& x, const DeviceMesh& mesh, int dim) {
+  const int own = dim_of(x, mesh, dim);
+  return own < 0 || x.layout()[own].is_replicate();
+}
+
 }  // namespace
+
+std::string name_of_parameter(const Tensor& x, std::size_t number) {
+  const std::string_view name = x.grad_meta() ? x.grad_meta()->name : "";
+  return name.empty() ? str_cat("parameter ", number, " (", brief(x), ")")
+                      : str_cat("parameter '", name, "'");
+}
+
+std::shared_ptr<const ReplicaHashes> replica_hashes(const std::vector<Tensor>& parameters,
+                                                    const DeviceMesh& mesh, int dim) {
+  auto all = std::make_shared<ReplicaHashes>();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Tensor& x = parameters[i];
+    const bool compares = !x.in_flight() && is_replicated_along(x, mesh, dim);
+    all->hashes.push_back(compares ? bits_hash(x) : 0);
+    all->names.push_back(name_of_parameter(x, i));
+  }
+  return all;
+}
+
+void take_replicas_of(int source, const std::vector<Tensor>& parameters, const DeviceMesh& mesh,
+                      int dim, std::string_view who) {
+  CS_REQUIRE(source >= 0 && source < mesh.size(dim), who, ": src_data_rank ", source,
+             " is out of range for the ", mesh.size(dim), " ranks along '",
+             mesh.names()[static_cast<std::size_t>(dim)], "' of ", mesh);
+  if (mesh.size(dim) == 1 || !mesh.contains_this_rank()) return;
+  const NoGradGuard no_grad;
+  std::vector<std::pair<Tensor, Tensor>> sent;
+  for (const Tensor& x : parameters) {
+    if (!is_replicated_along(x, mesh, dim)) continue;
+    sent.emplace_back(x, broadcast_along(x.raw_local(), mesh, dim, source, "replicas"));
+  }
+  for (const auto& [x, received] : sent) {
+    received.wait(who);
+    x.wait_for_readers(who);
+    if (x.local_numel() > 0)
+      kernels::run(*x.device(), kernels::Copy{view_of(x.raw_local()), view_of(received)});
+    x.mark_written();
+  }
+}
 
 Task<void> verify_replicas(std::vector<NamedTensor> tensors, CallSite site) {
   const UserCall user(site);

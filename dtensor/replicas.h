@@ -1,10 +1,14 @@
 #pragma once
 // The replica check: whether Replicate tensors are equal on all ranks that hold them. Rank's
 // thread.
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include <coshard/dtensor/device_mesh.h>
 #include <coshard/dtensor/tensor.h>
+#include <coshard/runtime/comm/communicator.h>
 #include <coshard/runtime/coro/task.h>
 
 namespace coshard {
@@ -22,6 +26,18 @@ struct NamedTensor {
 //   Fails:   Error{BadInput} on all ranks of the mesh: names the first tensor that differs, and a
 //            rank that differs from the first replica. Also in a captured step.
 Task<void> verify_replicas(std::vector<NamedTensor> tensors, CallSite site = CallSite::current());
+
+// "parameter 'layers.0.weight'", or its number and shape where no module has named it.
+std::string name_of_parameter(const Tensor& x, std::size_t number);
+
+// What ranks compare of parameters that they must hold alike along dimension `dim` of `mesh`
+// (Collective::replicas). Those in flight, and those whose layout says otherwise, count as equal.
+std::shared_ptr<const ReplicaHashes> replica_hashes(const std::vector<Tensor>& parameters,
+                                                    const DeviceMesh& mesh, int dim);
+// Makes them those of rank `source` along the dimension, by one broadcast each (label "replicas"),
+// and waits for it.
+void take_replicas_of(int source, const std::vector<Tensor>& parameters, const DeviceMesh& mesh,
+                      int dim, std::string_view who);
 
 // A hash of the bits of the local tensor's elements; copies them to the host.
 std::uint64_t bits_hash(const Tensor& x);

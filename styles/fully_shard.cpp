@@ -7,6 +7,7 @@
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/dtensor/tape.h>
+#include "dtensor/replicas.h"
 #include "runtime/coro/user_call.h"
 #include "styles/module_change.h"
 #include "styles/shard_group.h"
@@ -143,7 +144,9 @@ void cut(std::vector<ShardedParameter>& parameters, const DeviceMesh& mesh) {
     CS_REQUIRE(mine.local_shape() == spec->local_shape, "fully_shard: parameter '", p.name, "' is ",
                x, ", of which this rank would have ", mine.local_shape(), ", not ",
                spec->local_shape);
+    if (mesh.size() > 1) p.hash_when_cut = bits_hash(x);
     p.shard = std::move(mine).with_spec(spec);
+    p.writes_when_cut = p.shard.storage()->changes();
     p.shard.set_requires_grad(x.requires_grad());
   }
   for (const ShardedParameter& p : parameters)
@@ -187,6 +190,11 @@ void fully_shard(Module& module, const DeviceMesh& mesh, FullyShardOptions optio
              "fully_shard: reduce must be Sum or Avg, got ", to_string(options.reduce));
   const auto within = groups_within(module);
   std::vector<ShardedParameter> parameters = parameters_left(module, within);
+  if (options.src_data_rank) {
+    std::vector<Tensor> whole;
+    for (const ShardedParameter& p : parameters) whole.push_back(*p.slots.front());
+    take_replicas_of(*options.src_data_rank, whole, mesh, 0, "fully_shard");
+  }
   ModuleChange change(module);
   try {
     cut(parameters, mesh);

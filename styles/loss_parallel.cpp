@@ -187,7 +187,7 @@ Tensor statistics_of_ranks(const LossRows& rows, const LossLayouts& layouts) {
   const Tensor slots =
       row_statistics(rows, mesh.coordinate()[static_cast<std::size_t>(m)], mesh.size(m));
   if (slots.local_numel() > 0)
-    issue_all_reduce(mesh.communicator(m), Reduce::Sum, slots, "loss_parallel");
+    issue_all_reduce(mesh.communicator(m), Reduce::Sum, slots, {"loss_parallel"});
   return slots;
 }
 
@@ -199,7 +199,7 @@ Tensor whole_batch_weight(const LossRows& rows, const LossLayouts& layouts) {
   for (int m = 0; m < layouts.rows.ndim(); ++m)
     if (layouts.rows[m].is_shard() && layouts.mesh().size(m) > 1) cuts.push_back(m);
   if (!cuts.empty())
-    issue_all_reduce(layouts.mesh().communicator(cuts), Reduce::Sum, cell, "loss_parallel");
+    issue_all_reduce(layouts.mesh().communicator(cuts), Reduce::Sum, cell, {"loss_parallel"});
   return cell;
 }
 

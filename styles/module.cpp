@@ -15,6 +15,7 @@
 #include "dtensor/grad_mode.h"
 #include "dtensor/redistribute/deferred.h"
 #include "runtime/coro/user_call.h"
+#include "runtime/interned_text.h"
 #include "styles/shard_group.h"
 
 namespace coshard {
@@ -313,7 +314,12 @@ std::vector<NamedParameter> Module::named_parameters() {
 
 std::vector<Tensor> Module::parameters() {
   std::vector<Tensor> tensors;
-  for (const NamedParameter& p : named_parameters()) tensors.push_back(*p.slot);
+  for (const NamedParameter& p : named_parameters()) {
+    const std::shared_ptr<GradMeta>& meta = p.slot->grad_meta();
+    if (meta && meta->name.empty())
+      meta->name = interned(path().empty() ? p.name : str_cat(path(), ".", p.name));
+    tensors.push_back(*p.slot);
+  }
   return tensors;
 }
 

@@ -188,6 +188,17 @@ Tensor ShardGroup::packed_shards() const {
   return packed;
 }
 
+// Of those that nobody has written to since.
+std::shared_ptr<const ReplicaHashes> ShardGroup::hashes_when_cut() const {
+  auto all = std::make_shared<ReplicaHashes>();
+  for (const ShardedParameter& p : parameters_) {
+    const bool written = p.shard.storage()->changes() != p.writes_when_cut;
+    all->hashes.push_back(written ? 0 : p.hash_when_cut);
+    all->names.push_back(str_cat("parameter '", p.name, "'"));
+  }
+  return all;
+}
+
 void ShardGroup::gather() {
   if (parameters_.empty() || (gathered_ && (uses_ > 0 || !changed()))) return;
   require_not_recording(*memory_.device(), "fully_shard", "allocate parameters");
@@ -213,6 +224,7 @@ void ShardGroup::gather() {
   c.label = "parameters";
   c.names = names_;
   c.shape = shapes_;
+  if (!std::exchange(compared_, true)) c.replicas = hashes_when_cut();
   try {  // issuing throws in a cancelled branch
     issue_through(mesh_.communicator(0), std::move(c), packed, received, memory_,
                   [from = place_of(received), to = place_of(memory_), layout = layout_] {

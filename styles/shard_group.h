@@ -15,14 +15,16 @@ class ShardGroup;
 // A parameter of a group.
 struct ShardedParameter {
   std::string name;
-  std::vector<Tensor*> slots;        // several: tied
-  Tensor shard;                      // in the slots outside forward
-  Tensor whole;                      // in the slots in forward: a view of the group's memory
-  Shape shape;                       // of `whole`, on this rank
-  std::shared_ptr<const Spec> spec;  // of `whole`; null: a plain tensor
-  bool open = false;                 // this backward will still add to its gradient
-  bool taken = false;                // an operator may have written its gradient already
-  bool requires_grad = false;        // of both, when they were last compared
+  std::vector<Tensor*> slots;         // several: tied
+  Tensor shard;                       // in the slots outside forward
+  Tensor whole;                       // in the slots in forward: a view of the group's memory
+  Shape shape;                        // of `whole`, on this rank
+  std::shared_ptr<const Spec> spec;   // of `whole`; null: a plain tensor
+  bool open = false;                  // this backward will still add to its gradient
+  bool taken = false;                 // an operator may have written its gradient already
+  bool requires_grad = false;         // of both, when they were last compared
+  std::uint64_t hash_when_cut = 0;    // of the values that `shard` was cut from
+  std::uint32_t writes_when_cut = 0;  // Storage::changes of `shard`
 };
 
 // The groups below one module. They run in the same order on all ranks, so prefetches agree.
@@ -102,6 +104,7 @@ class ShardGroup final : public GradCollector, public std::enable_shared_from_th
     return place_in(*gradient_layout_, p);
   }
   Tensor packed_shards() const;
+  std::shared_ptr<const ReplicaHashes> hashes_when_cut() const;
   void free_memory();
   void finish_backward();
   void require_own_slots() const;
@@ -133,6 +136,7 @@ class ShardGroup final : public GradCollector, public std::enable_shared_from_th
   std::shared_ptr<const ShardLayout> layout_;  // of memory_
   std::string_view names_;                     // the first and the last of parameters_
   Counts shapes_;                              // of their collectives
+  bool compared_ = false;                      // what was cut, by the first gather
   std::shared_ptr<WorkState> when_read_;       // the pending work of freed memory
   std::shared_ptr<Buffer> none_;               // stands in for freed memory
   std::vector<std::uint32_t> gathered_at_;     // the shards' write counts when gathered

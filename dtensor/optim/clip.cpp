@@ -51,7 +51,7 @@ void combine_norm(const NormPart& part, const Tensor& norm, bool largest) {
   for (int m = 0; m < part.mesh.ndim(); ++m)
     if (part.mesh.size(m) > 1)
       issue_all_reduce(part.mesh.communicator(m), largest ? Reduce::Max : Reduce::Sum, norm,
-                       "gradient norm");
+                       {"gradient norm"});
 }
 
 // Whether a DataParallel keeps the gradient, in memory that the next backward overwrites.

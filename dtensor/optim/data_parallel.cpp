@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "dtensor/optim/gradient_buckets.h"
+#include "dtensor/replicas.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {
@@ -35,6 +36,8 @@ DataParallel::DataParallel(std::vector<Tensor> parameters, const DeviceMesh& mes
              "DataParallel: reduce must be Sum or Avg, got ", to_string(options.reduce));
   CS_REQUIRE(options.bucket_bytes >= 0, "DataParallel: bucket_bytes is ", options.bucket_bytes);
   std::vector<Tensor> all = trained(std::move(parameters));
+  if (options.src_data_rank)
+    take_replicas_of(*options.src_data_rank, all, mesh, dim, "DataParallel");
   if (mesh.size(dim) == 1) return;
   buckets_ = std::make_shared<GradientBuckets>(std::move(all), mesh, dim, options);
   buckets_->adopt_parameters();

@@ -12,6 +12,7 @@
 #include "dtensor/origin.h"
 #include "dtensor/redistribute/issue.h"
 #include "dtensor/redistribute/link_cost.h"
+#include "dtensor/replicas.h"
 #include "dtensor/step_graph.h"
 #include "kernels/run.h"
 
@@ -173,6 +174,12 @@ bool GradientBuckets::begin(std::span<const int> reached) {
   CS_REQUIRE(!active_,
              "backward: another one, which has not ended, reduces gradients of the same "
              "DataParallel; set_requires_gradient_sync(false) for all but the last");
+  if (!compared_ && mesh_.contains_this_rank()) {
+    std::vector<Tensor> all;
+    for (const Slot& slot : slots_) all.push_back(slot.parameter);
+    replicas_ = replica_hashes(all, mesh_, dim_);
+  }
+  compared_ = true;
   active_ = true;
   sent_ = 0;
   for (Bucket& bucket : buckets_) bucket.open = 0;
@@ -327,8 +334,8 @@ void GradientBuckets::send(std::size_t number) {
     if (options_.reduce == Reduce::Sum && is_whole_along(g, mesh_, dim_)) leave_to_the_first(slot);
   }
   if (mesh_.contains_this_rank())
-    issue_all_reduce(mesh_.communicator(dim_), options_.reduce, bucket.memory, "gradients",
-                     bucket.order, bucket.shapes);
+    issue_all_reduce(mesh_.communicator(dim_), options_.reduce, bucket.memory,
+                     {"gradients", bucket.order, bucket.shapes, std::exchange(replicas_, nullptr)});
   else  // in flight, as on the other ranks
     bucket.memory.set_in_flight(Work());
   for (const auto& [slot, spec] : sent) {

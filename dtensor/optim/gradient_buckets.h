@@ -42,6 +42,8 @@ class GradientBuckets final : public GradCollector,
     bool open = false;   // this backward will still add to it
     bool taken = false;  // an operator may have written to it already
   };
+  std::shared_ptr<const ReplicaHashes> replicas_;  // for the first bucket that is sent
+  bool compared_ = false;
   struct Bucket {
     Tensor memory;
     std::vector<int> slots;

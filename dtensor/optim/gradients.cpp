@@ -55,8 +55,9 @@ Tensor reduce_bucket(const GradientBucket& bucket) {
     offset += g.local_numel();
     bucket.parameters[i].set_grad(view);
   }
-  issue_all_reduce(*bucket.communicator, bucket.reduce, packed, "gradients",
-                   order_of_creation(bucket.parameters), shapes_to_compare(bucket.parameters));
+  issue_all_reduce(
+      *bucket.communicator, bucket.reduce, packed,
+      {"gradients", order_of_creation(bucket.parameters), shapes_to_compare(bucket.parameters)});
   return packed;
 }
 

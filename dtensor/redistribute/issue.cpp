@@ -46,15 +46,15 @@ void issue_through(Communicator& communicator, Collective collective, const Tens
   to.set_in_flight(Work(std::move(received)));
 }
 
-void issue_all_reduce(Communicator& communicator, Reduce reduce, const Tensor& terms,
-                      std::string_view label, std::string_view names, Counts shape) {
+void issue_all_reduce(Communicator& communicator, Reduce reduce, const Tensor& terms, Told told) {
   Collective c;
   c.kind = CollectiveKind::AllReduce;
   c.reduce = reduce;
   c.extent = terms.local_numel();
-  c.label = label;
-  c.names = names;
-  c.shape = std::move(shape);
+  c.label = told.label;
+  c.names = told.names;
+  c.shape = std::move(told.shape);
+  c.replicas = std::move(told.replicas);
   issue_into(communicator, c, terms, terms);
 }
 

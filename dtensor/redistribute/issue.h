@@ -28,9 +28,15 @@ void issue_into(Communicator& communicator, Collective collective, const Tensor&
 void issue_through(Communicator& communicator, Collective collective, const Tensor& from,
                    const Tensor& into, const Tensor& to, std::function<void()> complete);
 
-// All-reduces `terms` in place and leaves it in flight. `names` and `shape`: see Collective.
-void issue_all_reduce(Communicator& communicator, Reduce reduce, const Tensor& terms,
-                      std::string_view label, std::string_view names = "", Counts shape = nullptr);
+// What a collective shows, and what ranks compare; see Collective.
+struct Told {
+  std::string_view label, names = "";
+  Counts shape = nullptr;
+  std::shared_ptr<const ReplicaHashes> replicas = nullptr;
+};
+
+// All-reduces `terms` in place and leaves it in flight.
+void issue_all_reduce(Communicator& communicator, Reduce reduce, const Tensor& terms, Told told);
 
 // Broadcast from rank `source` along mesh dimension m: a new tensor, in flight.
 Tensor broadcast_along(const Tensor& whole, const DeviceMesh& mesh, int m, int source,

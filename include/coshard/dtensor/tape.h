@@ -50,6 +50,7 @@ struct GradMeta {
   std::weak_ptr<GradCollector> collector;
   int collected_as = 0;
   bool summed = false;
+  std::string_view name = {};  // of a leaf: what its module calls it, for errors; interned
   bool is_shard = false;  // of a leaf: fully_shard reduces its gradient, which no record delivers
 };
 

@@ -1,6 +1,8 @@
 #pragma once
 // Sharded data parallelism (ZeRO: Rajbhandari et al., 2020; torch's fully_shard): each rank keeps
 // its part of every parameter, of its gradient and of the optimizer's state. Rank's thread.
+#include <optional>
+
 #include <coshard/dtensor/device_mesh.h>
 #include <coshard/dtensor/ops/overlap.h>
 #include <coshard/styles/module.h>
@@ -17,6 +19,9 @@ struct FullyShardOptions {
   // Off: nothing overlaps with a collective. Auto, Always: the next module's parameters are
   // gathered while this one computes, and gradients are reduced while backward continues.
   Overlap overlap = Overlap::Auto;
+  // A rank of the mesh, whose parameters all ranks cut, as the others'. Nothing: the first gather
+  // of each group compares the parameters that were cut.
+  std::optional<int> src_data_rank = std::nullopt;
 };
 
 //   for (std::size_t i = 0; i < model.layers.size(); ++i) cs::fully_shard(model.layers[i], mesh);
@@ -25,7 +30,7 @@ struct FullyShardOptions {
 //
 // Makes the parameters of `module` one group, except those already in a nested group: each becomes
 // a DTensor, Shard(0) on `mesh`, split as torch.chunk does from this rank's values, which must be
-// the same on all ranks: seed them alike, or load them. Inner modules first. While the module runs,
+// the same on all ranks: seed them alike, load them, or pass src_data_rank. Inner modules first. While the module runs,
 // its parameters are unsharded, as they were. Forward, backward and the optimizer are written as
 // for one rank, each rank with its own rows of the batch; losses and gradients are those of
 // DataParallel. Parameters that parallelize_module has sharded along another dimension of the mesh
@@ -58,7 +63,9 @@ struct FullyShardOptions {
 //            too late; a hook that replaces a gradient; create_graph; two backwards at once;
 //            run_backward. Error{Unsupported}: a DTensor on a mesh that is not another slice of the
 //            same parent mesh, or whose rows cannot be split evenly for both. Ranks that miss
-//            different gradients fail at this or the next collective (Error{CommFailed} on all).
+//            different gradients fail at this or the next collective (Error{CommFailed} on all). So do ranks that
+//            held different values of a parameter when it was cut, unless it has been written to
+//            since, at the first gather; the error names the parameter.
 void fully_shard(Module& module, const DeviceMesh& mesh, FullyShardOptions options = {},
                  CallSite site = CallSite::current());
 

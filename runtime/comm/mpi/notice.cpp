@@ -44,6 +44,14 @@ class Writer {
     (*this)(text != nullptr);
     if (text != nullptr) (*this)(*text);
   }
+  void operator()(const std::shared_ptr<const ReplicaHashes>& replicas) {
+    (*this)(replicas != nullptr);
+    if (replicas == nullptr) return;
+    (*this)(static_cast<std::uint32_t>(replicas->hashes.size()));
+    for (const std::uint64_t hash : replicas->hashes) (*this)(hash);
+    (*this)(static_cast<std::uint32_t>(replicas->names.size()));
+    for (const std::string& name : replicas->names) (*this)(name);
+  }
   template <class T, class Each>
   void each(std::vector<T>& all, const Each& each) {
     (*this)(static_cast<std::uint32_t>(all.size()));
@@ -108,8 +116,17 @@ class Reader {
     (*this)(own);
     text = std::make_shared<const std::string>(std::move(own));
   }
+  void operator()(std::shared_ptr<const ReplicaHashes>& replicas) {
+    bool there = false;
+    (*this)(there);
+    if (!there) return;
+    auto all = std::make_shared<ReplicaHashes>();
+    each(all->hashes, *this);
+    each(all->names, *this);
+    replicas = std::move(all);
+  }
   template <class T, class Each>
-  void each(std::vector<T>& all, const Each& each) {
+  void each(std::vector<T>& all, Each&& each) {
     std::uint32_t size = 0;
     (*this)(size);
     all.resize(check(size));
@@ -142,7 +159,7 @@ void pass(Stream& stream, Collective& c) {
   stream(c.counts), stream(c.scatter_counts), stream(c.send_counts), stream(c.recv_counts);
   stream(c.last_noted.value), stream(c.last_noted.of);
   stream(c.last_noted.what), stream(c.last_noted.of_what);
-  stream(c.shape), stream(c.origin), stream(c.names);
+  stream(c.shape), stream(c.origin), stream(c.names), stream(c.replicas);
   stream(c.label), stream(c.operation), stream(c.module), stream(c.branch_path);
   std::string_view file = c.where.file;
   stream(file);

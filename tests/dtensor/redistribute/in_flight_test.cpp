@@ -17,7 +17,7 @@ TEST(InFlight, AHandleToTheSameMemoryDoesNotWait) {
   on_ranks(2, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
     const Tensor sum = counting(world, {3});
-    issue_all_reduce(mesh.communicator(0), Reduce::Sum, sum, "test");
+    issue_all_reduce(mesh.communicator(0), Reduce::Sum, sum, {"test"});
     EXPECT_TRUE(sum.in_flight());
     const Tensor place = place_of(sum);
     EXPECT_FALSE(place.in_flight());
@@ -32,7 +32,7 @@ TEST(InFlight, WorkThatFollowsAnArrivalSeesTheArrivedData) {
   on_ranks(2, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
     const Tensor sum = counting(world, {4});
-    issue_all_reduce(mesh.communicator(0), Reduce::Sum, sum, "test");
+    issue_all_reduce(mesh.communicator(0), Reduce::Sum, sum, {"test"});
     const Tensor copy = copy_later(sum);
     EXPECT_NE(copy.storage()->buffer, sum.storage()->buffer);
     const Tensor narrow = cast_local(copy, DType::F32);
@@ -47,7 +47,7 @@ TEST(InFlight, AResultThatIsMadeLaterIsInFlightUntilItIsMade) {
   on_ranks(2, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
     const Tensor sum = counting(world, {2});
-    issue_all_reduce(mesh.communicator(0), Reduce::Sum, sum, "test");
+    issue_all_reduce(mesh.communicator(0), Reduce::Sum, sum, {"test"});
     Tensor to = Tensor::empty(world.device(), Shape{2}, DType::F64);
     make_from(sum, to, [place = place_of(to)](const Tensor& from) {
       kernels::run(
@@ -70,7 +70,7 @@ TEST(InFlight, WhoReceivesNothingIsInFlightAsLongAsTheSource) {
     const Tensor sum = counting(world, {2}), nothing = counting(world, {1});
     fly_with(nothing, sum);
     EXPECT_FALSE(sum.in_flight());
-    issue_all_reduce(mesh.communicator(0), Reduce::Sum, sum, "test");
+    issue_all_reduce(mesh.communicator(0), Reduce::Sum, sum, {"test"});
     fly_with(sum, nothing);
     EXPECT_TRUE(nothing.in_flight());
     nothing.wait();

@@ -17,7 +17,7 @@ TEST(Issue, AllReduceIsInPlaceAndOverTheNamedReduction) {
     const DeviceMesh mesh = init_device_mesh(world, {3}, {"tp"});
     const Tensor largest = counting(world, {2}, DType::F64, world.rank() + 1.0);
     const void* memory = largest.address();
-    issue_all_reduce(mesh.communicator(0), Reduce::Max, largest, "test");
+    issue_all_reduce(mesh.communicator(0), Reduce::Max, largest, {"test"});
     EXPECT_EQ(largest.to_vector(), (std::vector<double>{3, 6}));
     EXPECT_EQ(largest.address(), memory);
     co_return;
@@ -45,7 +45,7 @@ TEST(Issue, ATransferBeginsOnceWhatItSendsHasArrivedAndKeepsBothBuffers) {
     Tensor all = Tensor::empty(world.device(), Shape{4}, DType::F64);
     {
       const Tensor sum = counting(world, {2});
-      issue_all_reduce(mesh.communicator(0), Reduce::Sum, sum, "sum");
+      issue_all_reduce(mesh.communicator(0), Reduce::Sum, sum, {"sum"});
       Collective gather;
       gather.kind = CollectiveKind::AllGather;
       gather.extent = 4;

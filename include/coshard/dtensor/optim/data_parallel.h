@@ -2,6 +2,7 @@
 // Data parallelism: gradients are summed over replicas while backward still runs. Rank's thread.
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <coshard/dtensor/device_mesh.h>
@@ -19,6 +20,9 @@ struct DataParallelOptions {
   // it is complete. Auto: as Always, but if the link is known, with few enough buckets that their
   // latencies take at most 2 % of the time on the link.
   Overlap overlap = Overlap::Auto;
+  // A rank along the dimension, whose parameters the constructor copies to the others, as torch's
+  // DistributedDataParallel does from rank 0. Nothing: the first backward compares them.
+  std::optional<int> src_data_rank = std::nullopt;
   std::int64_t bucket_bytes = 0;  // closes a bucket, the first and last ones earlier; 0: automatic
 };
 
@@ -35,6 +39,9 @@ struct DataParallelOptions {
 //   Memory:  one gradient of each parameter, allocated by the first backward and kept. Operators
 //            write into it where they can, and the next backward overwrites it: clone a gradient to
 //            keep it.
+//   Start:   all ranks must hold the same parameters. The constructor makes them those of
+//            src_data_rank (one broadcast each, waited for); without it, the first backward that
+//            reduces compares 8 bytes of each parameter, which travel with its first bucket.
 //   Moves:   one all_reduce per bucket in each backward() that reaches a parameter; gradients are
 //            in flight afterwards. Optimizer::step and clip_grad_norm await them. The order is that
 //            of the tape, so ranks that run the same program issue in the same order.
@@ -49,7 +56,8 @@ struct DataParallelOptions {
 //            (with Avg, only if this backward does not reach it); one whose bucket has been sent
 //            (a backward within a hook); create_graph; two backwards that reduce at once. Ranks
 //            that miss different gradients, or reach other parameters, fail at this or the next
-//            collective there (Error{CommFailed} on all).
+//            collective there (Error{CommFailed} on all). So do ranks that hold other values when the
+//            first backward begins; the error names the parameter.
 class DataParallel {
  public:
   DataParallel(std::vector<Tensor> parameters, const DeviceMesh& mesh, int dim,

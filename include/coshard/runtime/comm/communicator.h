@@ -37,6 +37,12 @@ struct Notes {
   Noted last;
 };
 
+// Hashes of what all ranks must hold alike, such as parameters, and their names for the error.
+struct ReplicaHashes {
+  std::vector<std::uint64_t> hashes;
+  std::vector<std::string> names;
+};
+
 // One rank's arguments to a collective. The tensor is viewed as [outer, sharded, inner]; `counts`
 // splits the sharded dimension over the ranks (positions per rank; offsets are prefix sums; null:
 // equal parts of `extent`, which must divide). Buffers are contiguous; `send` may equal `recv` for
@@ -79,6 +85,7 @@ struct Collective {
   Counts shape;
   std::string_view names = "";
   std::uint64_t origin = 0;
+  std::shared_ptr<const ReplicaHashes> replicas;  // compared where both ranks have some
   CallSite where = {};  // what error messages name; if unknown, where issue() is called
   // Set by issue(): more on the location, for error messages.
   std::string_view operation = "", module = "";

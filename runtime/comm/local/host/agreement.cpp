@@ -1,4 +1,5 @@
 // Whether the ranks' programs agree on an op: what they call, and in which order.
+#include <algorithm>
 #include <utility>
 
 #include "runtime/comm/collective.h"
@@ -44,7 +45,7 @@ bool LocalGroup::checked(CollectiveOp& op, int a, int b) {
       if (!agree) a = r;
     }
   }
-  if (agree) return true;
+  if (agree) return same_replicas(op, a, b);
   if (a > b) std::swap(a, b);  // the same text in all processes
   std::string text = str_cat("ranks disagree on collective #", op.sequence, " of ", title(), ": ",
                              both_sides_text(op, a, b));
@@ -61,6 +62,24 @@ bool LocalGroup::checked(CollectiveOp& op, int a, int b) {
   if (one.args.noted != other.args.noted)
     for (const int r : {a, b}) text += noted_text(op, r);
   fail_as_different(text);
+  return false;
+}
+
+bool LocalGroup::same_replicas(CollectiveOp& op, int a, int b) {
+  const Collective& one = entry(op, a).args;
+  const Collective& other = entry(op, b).args;
+  if (one.replicas == other.replicas || !one.replicas || !other.replicas) return true;
+  const std::vector<std::uint64_t>& left = one.replicas->hashes;
+  const std::vector<std::uint64_t>& right = other.replicas->hashes;
+  if (left == right) return true;
+  const auto at = static_cast<std::size_t>(std::ranges::mismatch(left, right).in1 - left.begin());
+  const auto world = [this](int rank) { return members_[static_cast<std::size_t>(rank)]; };
+  const std::vector<std::string>& names = one.replicas->names;
+  fail_as_different(str_cat(
+      "replicas differ: ", at < names.size() ? names[at] : "the number of parameters",
+      " is not the same on ranks ", world(std::min(a, b)), " and ", world(std::max(a, b)), " of ",
+      title(), location_text(one),
+      "; load or seed it alike on all, or pass src_data_rank, whose values the others then get"));
   return false;
 }
 
