@@ -85,6 +85,11 @@ Task<void> finish_walk(BackwardPass& walk) {
     walk.settle_leaves(false);
   }
   walk.end();
+  if (std::vector<Tensor> awaited = walk.awaited_by_collectors(); !awaited.empty()) {
+    Task<void> arrived = arrival_of(std::move(awaited));
+    co_await std::move(arrived);
+  }
+  walk.settle();
 }
 
 void finish_walk_in_place(BackwardPass& walk, std::string_view who) {
@@ -98,6 +103,8 @@ void finish_walk_in_place(BackwardPass& walk, std::string_view who) {
   }
   walk.settle_leaves(true);
   walk.end();
+  for (const Tensor& awaited : walk.awaited_by_collectors()) awaited.wait(who);
+  walk.settle();
 }
 
 void begin(BackwardPass& walk, std::string_view who, const std::vector<Tensor>& outputs,

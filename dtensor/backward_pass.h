@@ -79,8 +79,11 @@ class BackwardPass final : public GradSink {
   // Runs the next part; returns a task if that has to await. Then call step_done().
   Task<void> step();
   void step_done();
-  // Call once nothing is left to do: sends the collected gradients that have not been sent.
+  // Call once nothing is left to do: sends the collected gradients that have not been sent. Then
+  // settle(), when what collectors wait for has arrived.
   void end();
+  std::vector<Tensor> awaited_by_collectors() const { return collected_.awaited(); }
+  void settle() { collected_.settle(); }
   // The targets' gradients, once nothing is left to do; undefined if none arrived.
   std::vector<Tensor> result();
 

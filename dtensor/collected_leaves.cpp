@@ -84,7 +84,18 @@ void CollectedLeaves::ran_down_to(std::uint64_t next,
 void CollectedLeaves::end() {
   for (; done_ < due_.size(); ++done_)
     due_[done_].collector->complete(due_[done_].leaf->collected_as);
-  for (const auto& collector : std::exchange(begun_, {})) collector->end();
+  for (const auto& collector : ended_ = std::exchange(begun_, {})) collector->end();
+}
+
+std::vector<Tensor> CollectedLeaves::awaited() const {
+  std::vector<Tensor> all;
+  for (const auto& collector : ended_)
+    if (Tensor one = collector->awaited(); one.defined()) all.push_back(std::move(one));
+  return all;
+}
+
+void CollectedLeaves::settle() {
+  for (const auto& collector : std::exchange(ended_, {})) collector->settle();
 }
 
 }  // namespace coshard

@@ -39,6 +39,9 @@ class CollectedLeaves {
   // Call when all records have run and all gradients have arrived: completes the leaves that are
   // left.
   void end();
+  // Call after end(): what collectors still wait for; then, once it has arrived, settle().
+  std::vector<Tensor> awaited() const;
+  void settle();
 
  private:
   struct Due {
@@ -49,7 +52,7 @@ class CollectedLeaves {
 
   std::vector<Due> due_;
   std::size_t done_ = 0;
-  std::vector<std::shared_ptr<GradCollector>> begun_;
+  std::vector<std::shared_ptr<GradCollector>> begun_, ended_;
 };
 
 }  // namespace coshard

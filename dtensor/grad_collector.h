@@ -26,6 +26,9 @@ class GradCollector {
   virtual void complete(int leaf) = 0;
   // The backward has ended, or failed.
   virtual void end() = 0;
+  // After end(): what has to arrive before settle(), which then ends the backward; null: nothing.
+  virtual Tensor awaited() { return {}; }
+  virtual void settle() {}
   virtual void give_up() noexcept = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <coshard/dtensor/tape.h>
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/output_place.h"
+#include "dtensor/optim/gradients.h"
 #include "dtensor/redistribute/in_flight.h"
 #include "dtensor/redistribute/issue.h"
 #include "kernels/run.h"
@@ -159,8 +160,8 @@ void ShardGroup::give_up() noexcept {
 void ShardGroup::note_gradients() const {
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     if (!parameters_[i].whole.grad().defined())
-      mesh_.note(0, {"reduced a group of shards with no gradient for parameter", "of", i,
-                     parameters_.size()});
+      mesh_.note(0, without_gradient("reduced a group of shards", parameters_[i].shard, i,
+                                     parameters_.size()));
 }
 
 Tensor ShardGroup::scattered() const {

@@ -36,6 +36,11 @@ DataParallel::DataParallel(std::vector<Tensor> parameters, const DeviceMesh& mes
              "DataParallel: reduce must be Sum or Avg, got ", to_string(options.reduce));
   CS_REQUIRE(options.bucket_bytes >= 0, "DataParallel: bucket_bytes is ", options.bucket_bytes);
   std::vector<Tensor> all = trained(std::move(parameters));
+  for (std::size_t i = 0; i < all.size() && options.find_unused_parameters; ++i)
+    CS_REQUIRE(!all[i].is_distributed(), "DataParallel: find_unused_parameters, but ",
+               name_of_parameter(all[i], i),
+               " is a DTensor, whose gradient may be Partial on ranks that "
+               "reach it; pass the plain parameters to a DataParallel of their own");
   if (options.src_data_rank)
     take_replicas_of(*options.src_data_rank, all, mesh, dim, "DataParallel");
   if (mesh.size(dim) == 1) return;

@@ -140,9 +140,10 @@ void GradientBuckets::fill(std::span<const int> order) {
 
 // The gradients that this backward does not reach come last.
 void GradientBuckets::build(std::span<const int> reached) {
-  std::vector<int> order(reached.begin(), reached.end());
+  std::vector<int> order;
+  if (!options_.find_unused_parameters) order.assign(reached.begin(), reached.end());
   for (int i = static_cast<int>(slots_.size()) - 1; i >= 0; --i)
-    if (std::ranges::find(reached, i) == reached.end()) order.push_back(i);
+    if (std::ranges::find(order, i) == order.end()) order.push_back(i);
   const Tensor& first = slots_.front().parameter;
   require_not_recording(*first.device(), "DataParallel", "allocate the gradients");
   fill(order);
@@ -230,14 +231,17 @@ void GradientBuckets::put(const Slot& slot, Tensor gradient) const {
   kernels::run(*place.device(), kernels::Copy{view_of(place), view_of(gradient.raw_local())});
 }
 
-// The first rank's gradient becomes the sum.
-void GradientBuckets::leave_to_the_first(const Slot& slot) const {
-  if (!mesh_.contains_this_rank() || mesh_.local_rank(dim_) == 0) return;
+void GradientBuckets::fill_with_zeros(const Slot& slot) const {
   const Tensor place = view_of_slot(slot, nullptr);
   place.wait("backward");
   place.wait_for_readers("backward");
   place.mark_written();
   kernels::run(*place.device(), kernels::Fill{place.data(), place.dtype(), place.local_numel(), 0});
+}
+
+// The first rank's gradient becomes the sum.
+void GradientBuckets::leave_to_the_first(const Slot& slot) const {
+  if (mesh_.contains_this_rank() && mesh_.local_rank(dim_) != 0) fill_with_zeros(slot);
 }
 
 void GradientBuckets::add(GradMeta& leaf, Tensor gradient) {
@@ -273,20 +277,53 @@ void GradientBuckets::complete(int leaf) {
   Slot& slot = slots_[static_cast<std::size_t>(leaf)];
   if (!std::exchange(slot.open, false)) return;
   --buckets_[static_cast<std::size_t>(slot.bucket)].open;
-  if (options_.overlap == Overlap::Off) return;
+  if (options_.overlap == Overlap::Off || options_.find_unused_parameters) return;
   while (sent_ < buckets_.size() && buckets_[sent_].open == 0) send(sent_++);
 }
 
 void GradientBuckets::end() {
   active_ = false;
+  if (options_.find_unused_parameters) return send_unused_too();
   while (sent_ < buckets_.size()) send(sent_++);
   for (Slot& slot : slots_) slot.taken = false;
+}
+
+// Every rank sends every bucket, with zeros for the gradients that it does not have.
+void GradientBuckets::send_unused_too() {
+  const Tensor& first = slots_.front().parameter;
+  std::vector<double> used;
+  for (const Slot& slot : slots_) {
+    const Tensor g = slot.parameter.grad();
+    used.push_back(g.defined() ? 1 : 0);
+    if (!g.defined()) fill_with_zeros(slot);
+  }
+  used_ = Tensor::from_values(first.device(), Shape{static_cast<std::int64_t>(used.size())},
+                              DType::F64, used);
+  if (mesh_.contains_this_rank())
+    issue_all_reduce(mesh_.communicator(dim_), Reduce::Max, used_, {"used parameters"});
+  else
+    used_.set_in_flight(Work());
+  while (sent_ < buckets_.size()) send(sent_++);
+}
+
+// Once it is known which gradients some rank has: those are the sums on all of them.
+void GradientBuckets::settle() {
+  if (!used_.defined()) return;
+  const std::vector<double> used = std::exchange(used_, Tensor()).to_vector();
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    Slot& slot = slots_[i];
+    slot.taken = false;
+    if (used[i] == 0 || slot.parameter.grad().defined()) continue;
+    slot.parameter.set_grad(view_of_slot(slot, nullptr));
+    mark_summed(slot.parameter.grad_meta());
+  }
 }
 
 // Whether there is anything to send. Peers must send and lack the same; the next collective
 // compares.
 bool GradientBuckets::note_what_leaves(std::size_t number) const {
   const Bucket& bucket = buckets_[number];
+  if (options_.find_unused_parameters) return true;
   const bool any = std::ranges::any_of(bucket.slots, [this](int i) {
     const Tensor& p = slots_[static_cast<std::size_t>(i)].parameter;
     return p.grad().defined() && !is_summed(p);
@@ -297,7 +334,8 @@ bool GradientBuckets::note_what_leaves(std::size_t number) const {
   for (const int i : bucket.slots) {
     const auto at = static_cast<std::size_t>(i);
     if (any && !slots_[at].parameter.grad().defined())
-      mesh_.note(dim_, {"sent a bucket with no gradient for parameter", "of", at, slots_.size()});
+      mesh_.note(dim_, without_gradient("sent a bucket (find_unused_parameters permits that)",
+                                        slots_[at].parameter, at, slots_.size()));
   }
   return any;
 }

@@ -33,6 +33,8 @@ class GradientBuckets final : public GradCollector,
   void complete(int leaf) override;
   void end() override;
   void give_up() noexcept override { active_ = false; }
+  Tensor awaited() override { return used_; }
+  void settle() override;
 
  private:
   struct Slot {
@@ -42,8 +44,6 @@ class GradientBuckets final : public GradCollector,
     bool open = false;   // this backward will still add to it
     bool taken = false;  // an operator may have written to it already
   };
-  std::shared_ptr<const ReplicaHashes> replicas_;  // for the first bucket that is sent
-  bool compared_ = false;
   struct Bucket {
     Tensor memory;
     std::vector<int> slots;
@@ -58,8 +58,10 @@ class GradientBuckets final : public GradCollector,
   bool shares_memory(const Slot& slot, const Tensor& gradient) const;
   bool lies_in_place(const Slot& slot, const Tensor& gradient) const;
   void put(const Slot& slot, Tensor gradient) const;
+  void fill_with_zeros(const Slot& slot) const;
   void leave_to_the_first(const Slot& slot) const;
   void send(std::size_t number);
+  void send_unused_too();
   bool note_what_leaves(std::size_t number) const;
   std::shared_ptr<const Spec> spec_after(const Slot& slot) const;
 
@@ -69,7 +71,9 @@ class GradientBuckets final : public GradCollector,
   std::vector<Slot> slots_;
   std::vector<Bucket> buckets_;  // in the order in which they are sent; empty: not built
   std::size_t sent_ = 0;         // in this backward
-  bool sync_ = true, active_ = false;
+  Tensor used_;                  // per slot, whether some rank has its gradient; until settle()
+  bool sync_ = true, active_ = false, compared_ = false;
+  std::shared_ptr<const ReplicaHashes> replicas_;  // for the first bucket that is sent
   CollectorHere here_{*this};
 };
 

@@ -12,6 +12,7 @@
 #include "dtensor/step_graph.h"
 #include "kernels/run.h"
 #include "runtime/coro/user_call.h"
+#include "runtime/interned_text.h"
 
 namespace coshard {
 namespace {
@@ -139,6 +140,13 @@ void check_replicas_along(std::string_view who, const Tensor& gradient, std::siz
   }
 }
 
+Noted without_gradient(std::string_view did, const Tensor& parameter, std::size_t index,
+                       std::size_t count) {
+  const std::string_view name = parameter.grad_meta() ? parameter.grad_meta()->name : "";
+  const std::string named = name.empty() ? " " : str_cat(" '", name, "', ");
+  return {interned(str_cat(did, " with no gradient for", named, "parameter")), "of", index, count};
+}
+
 int dim_of(const Tensor& gradient, const DeviceMesh& mesh, int dim) {
   if (!gradient.is_distributed()) return -1;
   const DeviceMesh& own = gradient.mesh();
@@ -196,8 +204,8 @@ void all_reduce_gradients(const std::vector<Tensor>& parameters, const DeviceMes
     if (const Tensor g = parameters[i].grad(); g.defined())
       check_replicas_along("all_reduce_gradients", g, i, mesh, dim);
     else
-      mesh.note(dim, {"called all_reduce_gradients with no gradient for parameter", "of", i,
-                      parameters.size()});
+      mesh.note(dim, without_gradient("called all_reduce_gradients", parameters[i], i,
+                                      parameters.size()));
   }
   const auto is_whole = [&](const Tensor& g) {
     return reduce == Reduce::Sum && is_whole_along(g, mesh, dim);

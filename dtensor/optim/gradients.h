@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include <coshard/dtensor/tensor.h>
+#include <coshard/runtime/comm/communicator.h>
 
 namespace coshard {
 
@@ -10,6 +11,11 @@ namespace coshard {
 // partial values: Error{BadInput} otherwise. `summed`: dimension of its own mesh to ignore.
 void check_replicas_along(std::string_view who, const Tensor& gradient, std::size_t index,
                           const DeviceMesh& mesh, int dim, int summed = -1);
+
+// What a rank did that lacks the gradient of `parameter`, number `index` of `count`: "called x with
+// no gradient for 'layers.0.weight', parameter 3 of 9". Its peers must have done the same.
+Noted without_gradient(std::string_view did, const Tensor& parameter, std::size_t index,
+                       std::size_t count);
 
 // The dimension of the gradient's own mesh that is dimension `dim` of `mesh`; -1: none.
 int dim_of(const Tensor& gradient, const DeviceMesh& mesh, int dim);

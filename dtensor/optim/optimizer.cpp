@@ -6,6 +6,7 @@
 #include <coshard/dtensor/tape.h>
 #include <coshard/runtime/trace_range.h>
 #include "dtensor/ops/local.h"
+#include "dtensor/optim/gradients.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/replicas.h"
 #include "dtensor/step_graph.h"
@@ -49,8 +50,7 @@ void Optimizer::note_missing_gradients() const {
     const Tensor& p = parameters_[i];
     if (p.grad().defined() || !p.is_distributed() || !p.mesh().contains_this_rank()) continue;
     for (int m = 0; m < p.mesh().ndim(); ++m)
-      p.mesh().note(m, {"stepped an optimizer that has no gradient for parameter", "of", i,
-                        parameters_.size()});
+      p.mesh().note(m, without_gradient("stepped an optimizer", p, i, parameters_.size()));
   }
 }
 

@@ -228,8 +228,7 @@ TEST(GroupsOfShards, TellRanksApartThatMissDifferentGradients) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::CommFailed) << error.what();
-    EXPECT_CONTAINS(std::string(error.what()),
-                    "reduced a group of shards with no gradient for parameter");
+    EXPECT_CONTAINS(std::string(error.what()), "reduced a group of shards with no gradient for");
   }
 }
 

@@ -216,10 +216,9 @@ TEST(MissingGradient, OfOneRankIsNamedAfterAnyStepOfAnOptimizer) {
   for (const Placement placement : {Placement(Replicate()), Placement(Shard(0))}) {
     const std::string text =
         end_of([&](World& world) { return miss_one(world, placement, false); });
-    EXPECT_NE(
-        text.find("; rank 0 has not done so before; rank 1 last stepped an optimizer that has "
-                  "no gradient for parameter 1 of 2"),
-        std::string::npos)
+    EXPECT_NE(text.find("; rank 0 has not done so before; rank 1 last stepped an optimizer with "
+                        "no gradient for parameter 1 of 2"),
+              std::string::npos)
         << text;
     EXPECT_EQ(end_of([&](World& world) { return miss_one(world, placement, true); }), "");
   }

@@ -23,6 +23,11 @@ struct DataParallelOptions {
   // A rank along the dimension, whose parameters the constructor copies to the others, as torch's
   // DistributedDataParallel does from rank 0. Nothing: the first backward compares them.
   std::optional<int> src_data_rank = std::nullopt;
+  // Ranks may reach other parameters in a backward, such as experts (torch's option of this name):
+  // one that a rank does not reach counts as zeros there, and keeps its gradient where no rank
+  // does. Costs an all_reduce of 8 bytes per parameter, which backward awaits; all buckets are
+  // sent at the end of backward. Plain parameters only.
+  bool find_unused_parameters = false;
   std::int64_t bucket_bytes = 0;  // closes a bucket, the first and last ones earlier; 0: automatic
 };
 
@@ -54,9 +59,10 @@ struct DataParallelOptions {
 //            that is no leaf or belongs to another DataParallel. In backward: a gradient that is
 //            sharded along the dimension; one that has been summed already, without zero_grad since
 //            (with Avg, only if this backward does not reach it); one whose bucket has been sent
-//            (a backward within a hook); create_graph; two backwards that reduce at once. Ranks
-//            that miss different gradients, or reach other parameters, fail at this or the next
-//            collective there (Error{CommFailed} on all). So do ranks that hold other values when the
+//            (a backward within a hook); create_graph; two backwards that reduce at once;
+//            find_unused_parameters with a DTensor. Without find_unused_parameters, ranks that
+//            miss different gradients, or reach other parameters, fail at this or the next
+//            collective there (Error{CommFailed} on all), and with it those that reach none. So do ranks that hold other values when the
 //            first backward begins; the error names the parameter.
 class DataParallel {
  public:
