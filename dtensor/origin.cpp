@@ -4,23 +4,28 @@
 #include <string>
 #include <vector>
 
-#include <coshard/runtime/coro/rank_context.h>
+#include <coshard/runtime/coro/branch.h>
 #include <coshard/runtime/error.h>
 #include "runtime/interned_text.h"
 
 namespace coshard {
 namespace {
 
-const RankLocal<std::uint64_t> last_number;
+const BranchLocal<std::uint64_t> numbers_given;
 
-// Only numbers have an order.
+// Only numbers have an order: of what the main branch makes, in the order of the program.
 bool is_number(std::uint64_t origin) { return origin != 0 && origin >> 63 == 0; }
 
 }  // namespace
 
-Tensor numbered(Tensor made) {
-  made.storage()->origin = ++*last_number;
-  return made;
+// Branches may run in another order on other ranks, where they wait for what only a rank sees. So
+// each counts by itself.
+Tensor numbered(Tensor tensor) {
+  const Branch& branch = Branch::current();
+  const std::uint64_t number = ++numbers_given.own();
+  const bool main = branch.child_path() == nullptr;
+  tensor.storage()->origin = main ? number : with_origin(branch.id(), number);
+  return tensor;
 }
 
 std::string_view order_of_creation(std::span<const Tensor> list) {

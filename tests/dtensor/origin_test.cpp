@@ -11,6 +11,8 @@
 #include <coshard/dtensor/optim/data_parallel.h>
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/runtime/coro/executor.h>
+#include <coshard/runtime/coro/when_all.h>
 #include "tests/support/ends.h"
 #include "tests/support/ranks.h"
 
@@ -231,6 +233,27 @@ TEST(Origin, ARankMayRunMoreOperatorsThanItsPeers) {
       Task<void> reduced = reduce_gradients({x});
       co_await std::move(reduced);
       EXPECT_EQ(x.grad().to_vector(), std::vector<double>(8, 6.0 * (step + 1)));
+    }
+  });
+}
+
+// Siblings that wait for what only a rank sees make their tensors in another order.
+Task<Tensor> loaded(double value, int turns) {
+  for (int i = 0; i < turns; ++i) co_await yield();
+  co_return full({4}, value, DType::F64);
+}
+
+TEST(Origin, SiblingsMayMakeTensorsInAnotherOrder) {
+  expect_legal([](World&, DeviceMesh mesh, bool other) -> Task<void> {
+    for (int round = 0; round < 3; ++round) {
+      std::vector<Task<Tensor>> both;
+      both.push_back(loaded(1, other ? 3 : 1));
+      both.push_back(loaded(2, other ? 1 : 3));
+      Task<std::vector<Tensor>> loads = when_all(std::move(both));
+      const std::vector<Tensor> made = co_await std::move(loads);
+      for (std::size_t i = 0; i < made.size(); ++i)
+        EXPECT_EQ(distribute_tensor(made[i], mesh, Shard(0)).full_tensor().to_vector(),
+                  std::vector<double>(4, static_cast<double>(i + 1)));
     }
   });
 }

@@ -154,6 +154,30 @@ TEST(Module, TellsTheObserverWhichModuleRuns) {
   });
 }
 
+// Only such a rank knows the innermost module of its collectives.
+TEST(Module, OneRankAloneMayBeObserved) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    Mlp mlp(world);
+    const DeviceMesh mesh = init_device_mesh(world, {world.size()}, {"tp"});
+    ParallelPlan plan;
+    plan["net1"] = ColwiseParallel{};
+    plan["net2"] = RowwiseParallel{};
+    co_await parallelize_module(mlp, mesh, plan);
+    const Tensor x = random(world, Shape{2, 10}).set_requires_grad(true);
+    Paths paths;
+    if (world.rank() == 0) world.add_observer(&paths);
+    for (int step = 0; step < 2; ++step) {
+      Task<Tensor> forward = mlp.forward(x);
+      const Tensor y = co_await std::move(forward);
+      Task<void> walk = backward(sum(y));
+      co_await std::move(walk);
+    }
+    Task<void> arrived = arrival_of({x.grad()});
+    co_await std::move(arrived);
+    if (world.rank() == 0) world.remove_observer(&paths);
+  });
+}
+
 TEST(Module, ZeroGradAndTrainReachEveryModuleBelow) {
   on_ranks(1, [](World& world) -> Task<void> {
     Mlp mlp(world);

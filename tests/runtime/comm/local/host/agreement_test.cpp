@@ -1,6 +1,7 @@
 // What ranks compare of one collective, beyond its geometry.
 #include <functional>
 
+#include "runtime/coro/user_call.h"
 #include "tests/runtime/comm/on_ranks.h"
 
 namespace coshard::test {
@@ -37,6 +38,32 @@ TEST(Agreement, ShapesOfAsManyElementsDiffer) {
   expect_told(shaped({12}), [](Collective& c) { c.shape = nullptr; }, {"disagree"});
   for (const Outcome& end : ends_of(shaped({3, 4}), [](Collective&) {}))
     EXPECT_FALSE(end.failed) << end.text;
+}
+
+// Within the modules of two ranks.
+std::vector<Outcome> ends_in(std::string_view first, std::string_view second) {
+  return outcomes_here(2, [&](Communicator& comm, int rank) {
+    const WithinModule within(rank == 0 ? first : second);
+    Floats data(12UL, 1.0F);
+    comm.issue(sum_of(data, {"x.cpp", 7})).wait();
+  });
+}
+
+TEST(Agreement, ModulesDiffer) {
+  for (const auto& [a, b] : std::vector<std::pair<std::string, std::string>>{
+           {"layers.1", "layers.2"}, {"layers.1", "layers.10"}, {"up", "down"}})
+    for (const Outcome& end : ends_in(a, b)) {
+      EXPECT_EQ(end.kind, ErrorKind::CommFailed);
+      EXPECT_NE(end.text.find(a), std::string::npos) << end.text;
+      EXPECT_NE(end.text.find(b), std::string::npos) << end.text;
+    }
+}
+
+// A rank without observers does not enter each module.
+TEST(Agreement, AModuleMayBeWithinThatOfAnotherRank) {
+  for (const auto& [a, b] : std::vector<std::pair<std::string, std::string>>{
+           {"", "layers.1"}, {"layers", "layers.1.up"}, {"layers.1.up", "layers.1"}})
+    for (const Outcome& end : ends_in(a, b)) EXPECT_FALSE(end.failed) << end.text;
 }
 
 TEST(Agreement, NamesDiffer) {
