@@ -27,6 +27,12 @@ def read(path):
         return ""
 
 
+def default_signals():
+    """In a child: one under nohup, or in the background of a script, would ignore them."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class Scripts(unittest.TestCase):
     def test_both_say_their_version(self):
         for name in ("demo", "check"):
@@ -91,7 +97,7 @@ class Lanes(unittest.TestCase):
         environment = dict(os.environ, PATH=f"{self.bin}:{os.environ['PATH']}", STUB=stub, WAITS=self.waits)
         return subprocess.Popen([os.path.join(self.folder.name, "tools/check"), "--no-install", *words], env=environment,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+                                preexec_fn=default_signals)
 
     def check(self, stub, *words):
         running = self.start(stub, *words)
