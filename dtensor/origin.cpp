@@ -13,10 +13,13 @@ namespace {
 
 const BranchLocal<std::uint64_t> numbers_given;
 
-// Only numbers have an order: of what the main branch makes, in the order of the program.
-bool is_number(std::uint64_t origin) { return origin != 0 && origin >> 63 == 0; }
-
 }  // namespace
+
+// Only numbers have an order: of what the main branch makes, in the order of the program.
+bool has_number(const Tensor& tensor) {
+  const std::uint64_t origin = tensor.storage()->origin;
+  return origin != 0 && origin >> 63 == 0;
+}
 
 // Branches may run in another order on other ranks, where they wait for what only a rank sees. So
 // each counts by itself.
@@ -31,7 +34,7 @@ Tensor numbered(Tensor tensor) {
 std::string_view order_of_creation(std::span<const Tensor> list) {
   std::vector<std::uint64_t> numbers;
   for (const Tensor& t : list)
-    if (is_number(t.storage()->origin)) numbers.push_back(t.storage()->origin);
+    if (has_number(t)) numbers.push_back(t.storage()->origin);
   if (std::ranges::is_sorted(numbers)) return "";
   std::vector<std::uint64_t> sorted = numbers;
   std::ranges::sort(sorted);

@@ -12,6 +12,7 @@ namespace coshard {
 // Numbers a tensor that the program makes, not those for the library's own use, of which a rank may
 // have more than its peers.
 Tensor numbered(Tensor tensor);
+bool has_number(const Tensor& tensor);
 
 inline std::uint64_t with_origin(std::uint64_t hash, std::uint64_t origin) {
   constexpr std::uint64_t kHash = 1ULL << 63;  // numbers are small

@@ -111,7 +111,8 @@ Tensor& Tensor::set_requires_grad(bool value) {
   if (!impl().grad) impl().grad = std::make_shared<GradMeta>();
   impl().grad->requires_grad = value;
   impl().grad->spec = impl().spec;
-  if (value) leave_base();  // a leaf is not a view of another tensor
+  if (value) leave_base();                           // a leaf is not a view of another tensor
+  if (value && !has_number(*this)) numbered(*this);  // so that lists of parameters have an order
   return *this;
 }
 

@@ -85,6 +85,17 @@ Task<void> reduces_a_list(World&, DeviceMesh mesh, bool swaps) {
   co_await std::move(reduced);
 }
 
+Task<void> reduces_a_list_of_results(World&, DeviceMesh mesh, bool swaps) {
+  std::vector<Tensor> made;
+  for (const double value : {1, 10}) {
+    Tensor p = mul(ones(mesh, Replicate(), {4}, DType::F64), value).set_requires_grad(true);
+    p.set_grad(from_local(full({4}, value, DType::F64), mesh, Partial()));
+    made.push_back(p);
+  }
+  Task<void> reduced = reduce_gradients(in_order(made[0], made[1], swaps));
+  co_await std::move(reduced);
+}
+
 Task<void> steps_with_a_list(World&, DeviceMesh mesh, bool swaps) {
   const DTensor a = leaf_with_partial(mesh, 1), b = leaf_with_partial(mesh, 10);
   SGD optimizer(in_order(a, b, swaps), {.lr = 1});
@@ -154,6 +165,7 @@ TEST(Origin, OfGatheredResultsThatOneRankSwaps) { expect_only_a_swap_is_told(gat
 TEST(Origin, OfDistributedTensorsThatOneRankSwaps) { expect_only_a_swap_is_told(distributes); }
 TEST(Origin, OfBroadcastTensorsThatOneRankSwaps) { expect_only_a_swap_is_told(broadcasts); }
 TEST(Origin, OfListsThatReduceGradientsGets) { expect_only_a_swap_is_told(reduces_a_list); }
+TEST(Origin, OfListsOfWhatOperatorsMade) { expect_only_a_swap_is_told(reduces_a_list_of_results); }
 TEST(Origin, OfListsThatAnOptimizerGets) { expect_only_a_swap_is_told(steps_with_a_list); }
 TEST(Origin, OfListsThatClippingGets) { expect_only_a_swap_is_told(clips_a_list); }
 TEST(Origin, OfListsThatAllReduceGradientsGets) { expect_only_a_swap_is_told(all_reduces_a_list); }
