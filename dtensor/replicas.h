@@ -39,7 +39,8 @@ std::shared_ptr<const ReplicaHashes> replica_hashes(const std::vector<Tensor>& p
 void take_replicas_of(int source, const std::vector<Tensor>& parameters, const DeviceMesh& mesh,
                       int dim, std::string_view who);
 
-// A hash of the bits of the local tensor's elements; copies them to the host.
+// A hash of the bits of the local tensor's elements; copies them to the host. 0 on a device that
+// computes nothing (simulate).
 std::uint64_t bits_hash(const Tensor& x);
 
 }  // namespace coshard

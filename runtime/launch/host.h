@@ -1,5 +1,5 @@
 #pragma once
-// Identity of this process's host, to compare across processes. Any thread.
+// Identity of this process's host, to compare across processes, and its cores. Any thread.
 #include <string>
 #include <vector>
 
@@ -13,5 +13,9 @@ std::string pid_space_id();
 std::string host_name();
 // Addresses of the interfaces that are up, except loopback and IPv6 link-local ones; IPv4 first.
 std::vector<std::string> addresses_of_this_host();
+// The cores that this process may use, at least 1: those of its affinity mask (taskset, cpusets,
+// `srun -c`), but no more than the CPU quota of its control group and those around it, rounded up
+// (`docker --cpus`). `root` stands for "/" in a test.
+int usable_cores(const std::string& root = "");
 
 }  // namespace coshard

@@ -16,6 +16,7 @@
 #include "runtime/comm/mpi/mpi_library.h"
 #include "runtime/launch/host.h"
 #include "runtime/launch/roll_call.h"
+#include "runtime/start_thread.h"
 
 namespace coshard {
 namespace {
@@ -30,7 +31,7 @@ class InitWatch {
   InitWatch(const Launched& launched, milliseconds deadline)
       : launcher_(launcher_above(::getppid())), here_(launcher_, launched.process) {
     if (deadline == milliseconds(0)) return;
-    thread_ = std::thread([this, launched, deadline] {
+    thread_ = start_thread([this, launched, deadline] {
       std::unique_lock lock(mutex_);
       if (changed_.wait_for(lock, deadline, [this] { return over_; })) return;
       const int local = launcher_ == 0 ? 0 : launched.local_processes.value_or(0);

@@ -21,6 +21,7 @@
 #include "runtime/launch/liveness_link.h"
 #include "runtime/launch/proof.h"
 #include "runtime/launch/watched_process.h"
+#include "runtime/start_thread.h"
 
 namespace coshard {
 namespace {
@@ -142,7 +143,7 @@ class Liveness::Hub {
  private:
   void begin() {
     beat();
-    thread_ = std::thread([this] {
+    thread_ = start_thread([this] {
       pthread_setname_np(pthread_self(), "liveness");
       io_.run();
     });

@@ -6,6 +6,7 @@
 
 #include "runtime/launch/rank_host.h"
 #include "runtime/launch/rank_seat.h"
+#include "runtime/start_thread.h"
 
 namespace coshard {
 namespace {
@@ -30,7 +31,7 @@ class OwnThreads final : public RankHost {
       const int rank = ranks[i];
       RankSeat& seat = seats[i];
       try {
-        threads.emplace_back([&program, &seat, rank] { run_rank(rank, seat, program); });
+        threads.push_back(start_thread([&program, &seat, rank] { run_rank(rank, seat, program); }));
       } catch (...) {  // the system is out of threads
         program.failed(rank, std::current_exception());
         seat.leave_census();

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <numeric>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include <coshard/runtime/error.h>
 #include "runtime/comm/make_communicator.h"
 #include "runtime/device/make_device.h"
+#include "runtime/launch/host.h"
 #include "runtime/launch/rank_hosts.h"
 #include "runtime/launch/roster.h"
 
@@ -48,7 +48,7 @@ void check_local(const WorldOptions& options) {
 
 // How many cores each rank gets.
 int cores_per_rank(const WorldOptions& options, const Processes& processes) {
-  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const int cores = usable_cores();
   const int mine = std::max(1, options.ranks / processes.all);
   const int side_by_side = options.rank_threads > 0 ? std::min(options.rank_threads, mine) : mine;
   return std::max(1, cores / (side_by_side * processes.here));

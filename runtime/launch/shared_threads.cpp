@@ -7,6 +7,7 @@
 
 #include "runtime/launch/rank_fibers.h"
 #include "runtime/launch/rank_host.h"
+#include "runtime/start_thread.h"
 
 namespace coshard {
 namespace {
@@ -23,7 +24,7 @@ class SharedThreads final : public RankHost {
     std::vector<std::thread> threads;
     try {
       for (std::size_t t = 0; t < count; ++t) {
-        threads.emplace_back([&, t] {
+        threads.push_back(start_thread([&, t] {
           pthread_setname_np(pthread_self(), str_cat("ranks ", here[t], "+").c_str());
           try {
             for (std::size_t i = t; i < here.size(); i += count) shares[t]->add(here[i], program);
@@ -31,7 +32,7 @@ class SharedThreads final : public RankHost {
           } catch (...) {
             not_run(here, t, count, *shares[t], program);
           }
-        });
+        }));
       }
     } catch (...) {  // out of threads: the ranks of the missing ones cannot run
       for (std::size_t i = 0; i < here.size(); ++i) {

@@ -4,7 +4,6 @@
 
 #include <boost/asio/io_context.hpp>
 #include <filesystem>
-#include <thread>
 
 #include <coshard/runtime/error.h>
 #include "runtime/launch/host.h"
@@ -21,15 +20,13 @@ namespace {
 
 namespace asio = boost::asio;
 
-int cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
-
 Job job_of(const RunOptions& options) {
   Job job;
   if (options.hosts) job.hosts = parse_hosts(*options.hosts, options.ranks);
   job.ranks = !job.hosts.empty()  ? ranks_of(job.hosts)
               : options.ranks > 0 ? options.ranks
-                                  : cores();
-  job.cores = cores();
+                                  : usable_cores();
+  job.cores = usable_cores();
   job.root = ::geteuid() == 0;
   job.exported = {kAddressVariable, kTokenVariable};
   job.guard = {std::filesystem::read_symlink("/proc/self/exe").string(), kGuardWord};

@@ -4,6 +4,7 @@
 #include <mpi.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -155,6 +156,15 @@ bool told_launcher() {
   return finalize != nullptr && finalize(nullptr, 0) == 0;
 }
 #else
+// The program may have timers that interrupt calls.
+template <class Call>
+ssize_t uninterrupted(Call call) {
+  ssize_t done = 0;
+  do done = call();
+  while (done < 0 && errno == EINTR);
+  return done;
+}
+
 // In MPI_Finalize over TCP, a process of MPICH 4.0 disconnects from peers that may already have
 // disconnected and wait for it in a barrier of the launcher: a deadlock. Nothing is in flight any
 // more, so this only sends hydra the final message of MPI_Finalize. False: there is no hydra.
@@ -163,9 +173,10 @@ bool told_launcher() {
   if (pmi == nullptr || std::getenv("SLURM_STEP_ID") != nullptr) return false;
   constexpr std::string_view kDone = "cmd=finalize\n", kAnswer = "cmd=finalize_ack";
   const int fd = std::atoi(pmi);
-  if (::write(fd, kDone.data(), kDone.size()) != static_cast<ssize_t>(kDone.size())) return false;
+  const ssize_t sent = uninterrupted([&] { return ::write(fd, kDone.data(), kDone.size()); });
+  if (sent != static_cast<ssize_t>(kDone.size())) return false;
   char answer[64];
-  const ssize_t size = ::read(fd, answer, sizeof answer);
+  const ssize_t size = uninterrupted([&] { return ::read(fd, answer, sizeof answer); });
   return size > 0 && std::string_view(answer, static_cast<std::size_t>(size)).starts_with(kAnswer);
 }
 #endif

@@ -215,6 +215,24 @@ TEST(Lifetime, RanksThatCannotBeMadeAreAnErrorAndNoHang) {
   });
 }
 
+// There is memory for the stacks of some threads.
+TEST(Lifetime, ThreadsThatCannotBeStartedAreAnErrorWithARemedy) {
+  if (COSHARD_ASAN || COSHARD_TSAN) GTEST_SKIP() << "a sanitizer needs all addresses";
+  const auto run = [] {
+    const rlimit most{std::size_t{2} << 30, std::size_t{2} << 30};
+    ::setrlimit(RLIMIT_AS, &most);
+    try {
+      run_ranks(quick_options(1000), does_nothing);
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      const bool told = text.find("ulimit") != text.npos && text.find("rank_threads") != text.npos;
+      ::_exit(told && error.kind() == ErrorKind::Unsupported ? 7 : 8);
+    }
+    ::_exit(9);
+  };
+  EXPECT_EXIT(run(), ::testing::ExitedWithCode(7), "");
+}
+
 Task<void> meets_for_ever(World& world) {
   for (;;) {
     const Work work = issue_barrier(world);

@@ -9,6 +9,7 @@
 #include "runtime/comm/local/group.h"
 #include "runtime/coro/census.h"
 #include "runtime/device/make_device.h"
+#include "runtime/start_thread.h"
 
 namespace coshard {
 namespace {
@@ -59,7 +60,7 @@ ProgressThreads::ProgressThreads(int threads, std::shared_ptr<RemoteRanks> remot
     for (int i = 0; i < threads; ++i) {
       helpers_.push_back(std::make_unique<Helper>());
       Helper& helper = *helpers_.back();
-      helper.thread = std::thread([this, &helper, i] { run(helper, str_cat("progress ", i)); });
+      helper.thread = start_thread([this, &helper, i] { run(helper, str_cat("progress ", i)); });
     }
   } catch (...) {  // out of threads
     stop();
