@@ -34,7 +34,7 @@ Tensor seed_of(std::string_view who, const Tensor& loss, Tensor gradient) {
   const Tensor seed = loss.is_distributed() ? ones(loss.mesh(), partial_as_replicate(loss.layout()),
                                                    loss.shape(), loss.dtype())
                                             : ones(loss.device(), loss.shape(), loss.dtype());
-  seed.storage()->origin = with_origin(1, loss.storage()->origin);
+  seed.set_origin(loss.origin());
   return seed;
 }
 

@@ -9,6 +9,7 @@
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/runtime/launch/world.h>
 #include "dtensor/ops/output_place.h"
+#include "dtensor/origin.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/in_flight.h"
 #include "dtensor/step_graph.h"
@@ -63,6 +64,10 @@ Tensor fit_to_leaf(Tensor gradient, const GradMeta& leaf) {
   const bool is_part = fitted.storage()->buffer == gradient.storage()->buffer &&
                        fitted.local_numel() < gradient.local_numel();
   return is_part ? copy_later(fitted) : fitted;  // a view would keep the whole alive
+}
+
+void set_origin_of(const Tensor& gradient, std::uint64_t of_tensor) {
+  if (gradient.defined() && of_tensor != 0) gradient.set_origin(origin_of_gradient(of_tensor));
 }
 
 void add_to_gradient(GradMeta& meta, Tensor gradient) {
@@ -192,8 +197,10 @@ void BackwardPass::arrive(const Meta& meta, Tensor gradient) {
 
 // Runs once the step has dropped its handles, so that a gradient with no other owner is not copied.
 void BackwardPass::settle_arrivals() {
-  for (auto& [leaf, gradient] : std::exchange(arrived_, {}))
+  for (auto& [leaf, gradient] : std::exchange(arrived_, {})) {
+    set_origin_of(gradient, leaf->origin);
     come_to_leaf(leaf, fit_to_leaf(std::move(gradient), *leaf));
+  }
   if (!collected_.empty()) complete_leaves();
 }
 
@@ -306,6 +313,7 @@ Task<void> BackwardPass::step() {
   std::vector<Tensor> gradients;
   for (Terms& terms : waiting.gradients) {
     gradients.push_back(terms.sum());
+    set_origin_of(gradients.back(), current_->origin);
     require_finite(gradients.back(), "a gradient arriving at", current_->name(), current_->module);
   }
   run_hooks(gradients);

@@ -5,6 +5,7 @@
 #include <coshard/dtensor/random.h>
 #include <coshard/dtensor/tape.h>
 #include "dtensor/ops/local.h"
+#include "dtensor/origin.h"
 #include "dtensor/partial.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/in_flight.h"
@@ -48,7 +49,6 @@ Tensor scatter_along(const Tensor& whole, const DeviceMesh& mesh, int m, int dim
   c.kind = CollectiveKind::Scatter;
   c.root = source;
   c.shape = shape_to_compare(shape);
-  c.origin = whole.storage()->origin;
   c.extent = shape[at];
   for (std::size_t d = 0; d < at; ++d) c.outer *= shape[d];
   for (std::size_t d = at + 1; d < shape.size(); ++d) c.inner *= shape[d];
@@ -92,7 +92,6 @@ DTensor part_of_full(const Tensor& full, const DeviceMesh& mesh, const Layout& l
   if (value.storage()->buffer == full.storage()->buffer) value = copy_later(value);
   if (const auto term = partial_in_place_of_value(mesh, layout)) {
     value = Tensor::empty(full.device(), spec->local_shape, full.dtype());
-    value.storage()->origin = full.storage()->origin;
     kernels::run(*value.device(),
                  kernels::Fill{value.data(), value.dtype(), value.local_numel(), *term});
   }
@@ -161,7 +160,9 @@ DTensor issue_distribution(const Tensor& full, const DeviceMesh& mesh, const Lay
     CS_REQUIRE(*src_data_rank >= 0 && *src_data_rank < mesh.size(m),
                "distribute_tensor: src_data_rank ", *src_data_rank, " is out of range for mesh ",
                mesh);
-  DTensor out = part_of_full(full.detach(), mesh, layout, src_data_rank).detach();
+  // Ranks other than the source may pass anything of that shape.
+  DTensor out = numbered(part_of_full(full.detach(), mesh, layout, src_data_rank).detach(),
+                         Numbered::DTensor);
   if (full.requires_grad()) out.set_requires_grad(true);
   return out;
 }

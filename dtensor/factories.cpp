@@ -68,10 +68,10 @@ Target Target::of(const Tensor& x) {
 }
 
 Tensor empty(const Target& target, const Shape& shape, DType dtype, bool requires_grad) {
-  if (!target.is_mesh())
-    return marked(numbered(Tensor::empty(target.device(), shape, dtype)), requires_grad);
+  if (!target.is_mesh()) return marked(Tensor::empty(target.device(), shape, dtype), requires_grad);
   const auto spec = make_spec(target.mesh(), target.layout(), shape);
-  return marked(numbered(Tensor::empty(target.device(), spec, dtype)), requires_grad);
+  return marked(numbered(Tensor::empty(target.device(), spec, dtype), Numbered::DTensor),
+                requires_grad);
 }
 Tensor full(const Target& target, const Shape& shape, double value, DType dtype,
             bool requires_grad) {

@@ -1,6 +1,7 @@
 #include <coshard/dtensor/distribute.h>
 #include <coshard/dtensor/random.h>
 #include <coshard/dtensor/tape.h>
+#include "dtensor/origin.h"
 #include "dtensor/partial.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/in_flight.h"
@@ -128,6 +129,7 @@ DTensor from_local(const Tensor& local, const DeviceMesh& mesh, const Layout& pl
     if (!out.in_flight() && local.in_flight())  // arrives with it, as inside the mesh
       out = local.view_as(out.local_shape(), out.strides(), 0, spec);
   }
+  out = numbered(std::move(out), Numbered::DTensor);  // ranks may pass parts of other tensors
   record_from_local(local, out, options);
   return out;
 }

@@ -1,53 +1,75 @@
 #include "dtensor/origin.h"
 
 #include <algorithm>
-#include <string>
+#include <functional>
 #include <vector>
 
+#include <coshard/dtensor/tape.h>
 #include <coshard/runtime/coro/branch.h>
-#include <coshard/runtime/error.h>
-#include "runtime/interned_text.h"
+#include <coshard/runtime/coro/rank_context.h>
+#include "runtime/comm/collective.h"
 
 namespace coshard {
 namespace {
 
-const BranchLocal<std::uint64_t> numbers_given;
+struct Given {
+  std::uint64_t dtensors = 0, parameters = 0;
+};
+const RankLocal<Given> given;
+
+// The text's, in every process.
+std::uint64_t hash_of(std::string_view text) {
+  std::uint64_t hash = text.size();
+  for (const char letter : text) hash = mix(hash, static_cast<unsigned char>(letter));
+  return hash;
+}
 
 }  // namespace
 
-// Only numbers have an order: of what the main branch makes, in the order of the program.
-bool has_number(const Tensor& tensor) {
-  const std::uint64_t origin = tensor.storage()->origin;
-  return origin != 0 && origin >> 63 == 0;
-}
-
-// Branches may run in another order on other ranks, where they wait for what only a rank sees. So
-// each counts by itself.
-Tensor numbered(Tensor tensor) {
-  const Branch& branch = Branch::current();
-  const std::uint64_t number = ++numbers_given.own();
-  const bool main = branch.child_path() == nullptr;
-  tensor.storage()->origin = main ? number : with_origin(branch.id(), number);
+Tensor numbered(Tensor tensor, Numbered kind) {
+  tensor.set_origin(0);
+  if (Branch::current().child_path() != nullptr) return tensor;
+  const bool parameter = kind == Numbered::Parameter;
+  const std::uint64_t number = ++(parameter ? given->parameters : given->dtensors);
+  tensor.set_origin(2 * number + (parameter ? 1 : 0));
   return tensor;
 }
 
-std::string_view order_of_creation(std::span<const Tensor> list) {
-  std::vector<std::uint64_t> numbers;
-  for (const Tensor& t : list)
-    if (has_number(t)) numbers.push_back(t.storage()->origin);
-  if (std::ranges::is_sorted(numbers)) return "";
-  std::vector<std::uint64_t> sorted = numbers;
-  std::ranges::sort(sorted);
-  std::string text;
-  const auto place = [&](std::size_t i) {
-    return std::ranges::lower_bound(sorted, numbers[i]) - sorted.begin();
-  };
-  for (std::size_t i = 0, end = 0; i < numbers.size(); i = end) {
-    for (end = i + 1; end < numbers.size() && place(end) == place(end - 1) + 1;) ++end;
-    text += str_cat(i == 0 ? "" : ",", place(i));
-    if (end - i > 1) text += str_cat("-", place(end - 1));
+std::uint64_t origin_of_result(std::span<const Tensor> in) {
+  std::uint64_t one = 0;
+  bool differ = false;
+  for (const Tensor& t : in) {
+    if (!t.defined() || t.origin() == 0) continue;
+    differ = differ || (one != 0 && one != t.origin());
+    one = t.origin();
   }
-  return interned(str_cat("tensors ", text, " in order of creation"));
+  if (!differ) return one;
+  std::vector<std::uint64_t> all;
+  for (const Tensor& t : in)
+    if (t.defined() && t.origin() != 0) all.push_back(t.origin());
+  std::ranges::sort(all);
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  std::uint64_t hash = all.size();
+  for (const std::uint64_t origin : all) hash = mix(hash, origin);
+  return hash;
+}
+
+Counts order_to_compare(std::span<const Tensor> list) {
+  std::vector<std::int64_t> all;
+  for (const Tensor& t : list) {
+    const std::string_view name = t.grad_meta() ? t.grad_meta()->name : "";
+    const std::uint64_t one = name.empty() ? t.origin() : hash_of(name);
+    if (one == 0) return nullptr;
+    all.push_back(static_cast<std::int64_t>(one));
+  }
+  return std::make_shared<const std::vector<std::int64_t>>(std::move(all));
+}
+
+std::uint64_t origin_of(const Counts& order) {
+  if (order == nullptr) return 0;
+  std::uint64_t hash = order->size();
+  for (const std::int64_t one : *order) hash = mix(hash, static_cast<std::uint64_t>(one));
+  return hash;
 }
 
 }  // namespace coshard

@@ -1,34 +1,33 @@
 #pragma once
-// Where a tensor's data come from (Storage::origin): a number for what factories make, a hash of
-// operator and inputs for a result. Rank's thread.
+// Which data a tensor holds (Tensor::origin), as far as ranks that run the same program agree on it:
+// what ranks create together is numbered, DTensors and parameters; a result has the origins of its
+// inputs, whatever the operator, since ranks may take other paths to it. Other tensors, of which a
+// rank may have more than its peers or another one, are unknown, and so is what branches create,
+// which may run in another order. Rank's thread.
 #include <cstdint>
 #include <span>
-#include <string_view>
 
 #include <coshard/dtensor/tensor.h>
+#include <coshard/runtime/comm/communicator.h>
 
 namespace coshard {
 
-// Numbers a tensor that the program makes, not those for the library's own use, of which a rank may
-// have more than its peers.
-Tensor numbered(Tensor tensor);
-bool has_number(const Tensor& tensor);
+enum class Numbered { DTensor, Parameter };
+// Gives `tensor` the next number of its kind, whatever it was made of.
+Tensor numbered(Tensor tensor, Numbered kind);
 
-inline std::uint64_t with_origin(std::uint64_t hash, std::uint64_t origin) {
-  constexpr std::uint64_t kHash = 1ULL << 63;  // numbers are small
-  hash = (hash ^ origin) * 0x9e3779b97f4a7c15U;
-  return (hash ^ (hash >> 29)) | kHash;
+// Of what is made of these inputs: their origin, or a hash of those that differ.
+std::uint64_t origin_of_result(std::span<const Tensor> in);
+
+// Of the gradient of a tensor; 0: unknown.
+inline std::uint64_t origin_of_gradient(std::uint64_t of_tensor) {
+  return of_tensor == 0 ? 0 : of_tensor ^ 0x9e3779b97f4a7c15U;
 }
 
-// Of what an operator makes of these inputs.
-inline std::uint64_t origin_of_result(std::uint64_t op, std::span<const Tensor> in) {
-  for (const Tensor& t : in)
-    if (t.defined()) op = with_origin(op, t.storage()->origin);
-  return op;
-}
-
-// The order in which the tensors of a list were made, for Collective::names: "tensors 2,0-1 in order
-// of creation", or "" if the list is in that order. Interned.
-std::string_view order_of_creation(std::span<const Tensor> list);
+// For Collective::order: the name of each parameter, where its module has given one, else its
+// origin. Null if one has neither.
+Counts order_to_compare(std::span<const Tensor> list);
+// Of a bucket of these tensors.
+std::uint64_t origin_of(const Counts& order);
 
 }  // namespace coshard

@@ -85,6 +85,7 @@ void push_record(std::shared_ptr<GradNode> record, std::span<const Tensor> input
   for (const Tensor& t : inputs)  // a view may catch up, which pushes an older record
     record->inputs.push_back(t.defined() && t.requires_grad() ? t.grad_meta() : nullptr);
   record->sequence = ++*last_sequence;
+  if (!outputs.empty() && outputs[0].defined()) record->origin = outputs[0].origin();
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (!outputs[i].defined() || !is_floating(outputs[i].dtype())) continue;
     mark_output(outputs[i], record, static_cast<int>(i));

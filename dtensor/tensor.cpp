@@ -111,8 +111,9 @@ Tensor& Tensor::set_requires_grad(bool value) {
   if (!impl().grad) impl().grad = std::make_shared<GradMeta>();
   impl().grad->requires_grad = value;
   impl().grad->spec = impl().spec;
-  if (value) leave_base();                           // a leaf is not a view of another tensor
-  if (value && !has_number(*this)) numbered(*this);  // so that lists of parameters have an order
+  if (value) leave_base();  // a leaf is not a view of another tensor
+  if (value && impl().origin == 0) numbered(*this, Numbered::Parameter);
+  impl().grad->origin = impl().origin;
   return *this;
 }
 
@@ -160,6 +161,7 @@ Tensor Tensor::view_as(const Shape& local_shape, const Strides& strides, std::in
   out.impl_->dtype = impl().dtype;
   out.impl_->known = impl().storage->buffer->taped_write;
   out.impl_->unwritable = impl().unwritable;
+  out.impl_->origin = impl().origin;
   return out;
 }
 
@@ -193,7 +195,7 @@ Tensor Tensor::borrow(const std::shared_ptr<Device>& device, void* data, const S
   out.impl_->local_shape = shape;
   out.impl_->strides = row_major(shape);
   out.impl_->dtype = dtype;
-  return numbered(std::move(out));
+  return out;
 }
 
 namespace {
@@ -215,7 +217,7 @@ kernels::View view_of(void* data, const Tensor& tensor, DType dtype, const Strid
 Tensor Tensor::from_values(const std::shared_ptr<Device>& device, const Shape& shape, DType dtype,
                            const ValueList& list) {
   const std::span<const double> values = list;
-  const Tensor out = numbered(empty(device, shape, dtype));
+  Tensor out = empty(device, shape, dtype);
   CS_REQUIRE(static_cast<std::int64_t>(values.size()) == out.numel(),
              "from_values: ", values.size(), " values for shape ", shape);
   if (!is_floating(dtype))

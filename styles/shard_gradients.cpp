@@ -7,6 +7,7 @@
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/output_place.h"
 #include "dtensor/optim/gradients.h"
+#include "dtensor/origin.h"
 #include "dtensor/redistribute/in_flight.h"
 #include "dtensor/redistribute/issue.h"
 #include "kernels/run.h"
@@ -179,6 +180,7 @@ Tensor ShardGroup::scattered() const {
   c.label = "gradients";
   c.names = names_;
   c.shape = shapes_;
+  c.origin = origin_of(order_);
   issue_into(mesh_.communicator(0), std::move(c), packed, mine);
   return mine;
 }

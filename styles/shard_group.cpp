@@ -6,6 +6,7 @@
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/tape.h>
 #include "dtensor/ops/local.h"
+#include "dtensor/origin.h"
 #include "dtensor/redistribute/deferred.h"
 #include "dtensor/redistribute/follow_up.h"
 #include "dtensor/redistribute/in_flight.h"
@@ -102,6 +103,7 @@ void ShardGroup::lay_out() {
   std::vector<Tensor> shards;
   for (const ShardedParameter& p : parameters_) shards.push_back(p.shard);
   shapes_ = shapes_to_compare(shards);
+  order_ = order_to_compare(shards);
   for (ShardedParameter& p : parameters_) {
     p.whole = part_of_memory(memory_, p.shape, place_in(*layout_, p).begin, p.spec);
     p.whole.set_unwritable("is gathered by fully_shard for this forward");
@@ -224,6 +226,7 @@ void ShardGroup::gather() {
   c.label = "parameters";
   c.names = names_;
   c.shape = shapes_;
+  c.origin = origin_of(order_);
   if (!std::exchange(compared_, true)) c.replicas = hashes_when_cut();
   try {  // issuing throws in a cancelled branch
     issue_through(mesh_.communicator(0), std::move(c), packed, received, memory_,

@@ -135,7 +135,7 @@ class ShardGroup final : public GradCollector, public std::enable_shared_from_th
   Tensor memory_;  // of all parameters; has memory only while gathered, and is in flight otherwise
   std::shared_ptr<const ShardLayout> layout_;  // of memory_
   std::string_view names_;                     // the first and the last of parameters_
-  Counts shapes_;                              // of their collectives
+  Counts shapes_, order_;                      // of their collectives
   bool compared_ = false;                      // what was cut, by the first gather
   std::shared_ptr<WorkState> when_read_;       // the pending work of freed memory
   std::shared_ptr<Buffer> none_;               // stands in for freed memory

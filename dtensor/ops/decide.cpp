@@ -3,7 +3,6 @@
 
 #include "dtensor/ops/choose.h"
 #include "dtensor/ops/decision.h"
-#include "dtensor/origin.h"
 
 namespace coshard {
 namespace {
@@ -89,8 +88,6 @@ std::unique_ptr<Decision> decide(const OpDef& op, std::span<const Tensor> in, co
                                  bool in_place) {
   auto d = std::make_unique<Decision>();
   d->op = &op;
-  for (const char letter : op.name)
-    d->op_hash = with_origin(d->op_hash, static_cast<std::uint8_t>(letter));
   d->in_place = in_place;
   d->attrs = attrs;
   d->by_kind = op.reals_by_kind && !has_registered_rule(op);

@@ -30,8 +30,7 @@ struct Decision {
   std::vector<Layout> want;  // per input; used where `change` says so
   std::vector<bool> change;
   bool changes = false;
-  bool absent = false;  // this rank is not in the mesh: nothing runs
-  std::uint64_t op_hash = 0;
+  bool absent = false;   // this rank is not in the mesh: nothing runs
   bool foreign = false;  // a user-defined operator: the results of its functions are checked
   int outputs = 1;
   std::array<Shape, kMaxOutputs> out_shape{};  // local

@@ -130,14 +130,6 @@ bool may_write_over(const Tensor& x, const OpDef& op, std::span<const Tensor> us
          });
 }
 
-// Of new memory, not of an input's that the output was written into, or shares.
-void set_origins(const OpContext& made, std::uint64_t op_hash) {
-  const std::uint64_t origin = origin_of_result(op_hash, made.in);
-  for (std::size_t i = 0; i < static_cast<std::size_t>(made.outputs); ++i)
-    if (const Tensor& out = made.out[i]; out.defined() && out.storage()->origin == 0)
-      out.storage()->origin = origin + i;
-}
-
 std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor> in,
                                          const Attrs& attrs, bool in_place) {
   CS_REQUIRE(in.empty() || in[0].defined(), op.name, ": the first input is undefined");
@@ -160,7 +152,9 @@ std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor
   run_body(op, context, d.absent);
   if (d.foreign) [[unlikely]]
     require_outputs(op, context);
-  if (!op.view) set_origins(context, d.op_hash);
+  const std::uint64_t origin = origin_of_result(used);
+  for (std::size_t i = 0; i < count && origin != 0; ++i)
+    if (context.out[i].defined()) context.out[i].set_origin(origin);
   for (std::size_t i = 0; i < count; ++i)
     if (d.out_spec[i])
       context.out[i] = std::move(context.out[i]).with_spec(std::move(context.out_spec[i]));
@@ -182,7 +176,6 @@ OpCall::OpCall(const OpDef& op, std::vector<Tensor> in, const Attrs& attrs)
   const Decision& d = *decision;
   if (d.changes) used_ = moved_inputs(op_, in_, d);
   absent_ = d.absent;
-  op_hash_ = d.op_hash;
   out_spec_ = d.out_spec[0];
   out_dtype_ = d.out_dtype[0];
   out_shape_ = d.out_shape[0];
@@ -190,10 +183,10 @@ OpCall::OpCall(const OpDef& op, std::vector<Tensor> in, const Attrs& attrs)
   if (taped(in_)) record_ = make_op_node(op_, attrs_, used_, none, d);
 }
 
-std::uint64_t OpCall::origin() const { return origin_of_result(op_hash_, used_); }
+std::uint64_t OpCall::origin() const { return origin_of_result(used_); }
 
 Tensor OpCall::record(Tensor out) {
-  if (out.storage()->origin == 0) out.storage()->origin = origin();
+  if (out.origin() == 0) out.set_origin(origin());
   if (out_spec_) out = std::move(out).with_spec(out_spec_);
   if (record_) push_record(record_, in_, std::span<Tensor>(&out, 1));
   return out;

@@ -30,7 +30,7 @@ class OpCall {
   const Shape& local_shape() const { return out_shape_; }
   DType dtype() const { return out_dtype_; }
   OpContext context() const { return {used_, attrs_}; }
-  std::uint64_t origin() const;  // the output's (Storage::origin)
+  std::uint64_t origin() const;  // the output's (Tensor::origin)
   // Returns `out` as the call's output: with its spec, on the tape.
   Tensor record(Tensor out);
 
@@ -39,7 +39,6 @@ class OpCall {
   Attrs attrs_;
   std::vector<Tensor> in_, used_;
   bool absent_ = false;
-  std::uint64_t op_hash_ = 0;
   std::shared_ptr<const Spec> out_spec_;
   Shape out_shape_;
   DType out_dtype_ = DType::F32;

@@ -135,7 +135,7 @@ void note(const RowProduct& product, ScheduleKind kind, int pieces) {
 Tensor room_for(const RowProduct& product, Placement placement) {
   const auto spec = make_spec(product.mesh(), Layout(placement), product.spec()->shape);
   Tensor room = Tensor::empty(product.device(), spec, product.dtype());
-  room.storage()->origin = product.origin();
+  room.set_origin(product.origin());
   return room;
 }
 

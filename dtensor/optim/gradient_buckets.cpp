@@ -160,7 +160,7 @@ void GradientBuckets::build(std::span<const int> reached) {
       elements = aligned(elements + slot.parameter.local_numel(), dtype);
     }
     buckets_[b].memory = zeros(first.device(), Shape{elements}, dtype);
-    buckets_[b].order = order_of_creation(parameters);
+    buckets_[b].order = order_to_compare(parameters);
     buckets_[b].shapes = shapes_to_compare(parameters);
   }
 }

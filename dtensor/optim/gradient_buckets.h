@@ -48,8 +48,7 @@ class GradientBuckets final : public GradCollector,
     Tensor memory;
     std::vector<int> slots;
     int open = 0;
-    std::string_view order = {};  // of its parameters (Collective::names)
-    Counts shapes = nullptr;
+    Counts order = nullptr, shapes = nullptr;  // of its parameters (Collective)
   };
   void build(std::span<const int> reached);
   BucketSizes sizes_of(std::int64_t total) const;

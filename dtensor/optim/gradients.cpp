@@ -58,7 +58,7 @@ Tensor reduce_bucket(const GradientBucket& bucket) {
   }
   issue_all_reduce(
       *bucket.communicator, bucket.reduce, packed,
-      {"gradients", order_of_creation(bucket.parameters), shapes_to_compare(bucket.parameters)});
+      {"gradients", order_to_compare(bucket.parameters), shapes_to_compare(bucket.parameters)});
   return packed;
 }
 

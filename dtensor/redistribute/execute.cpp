@@ -67,9 +67,9 @@ Tensor run_step(const Tensor& x, const Step& step) {
   World& world = step.after->mesh.world();
   if (world.observed()) world.observer().planned(step.label, bytes_of(step, x.dtype()));
   Collective collective = step.collective;
-  collective.origin = x.storage()->origin;
+  collective.origin = x.origin();
   Tensor from = x, to = Tensor::empty(x.device(), step.after, x.dtype());
-  to.storage()->origin = collective.origin;
+  to.set_origin(collective.origin);
   if (step.packs) {
     from = Tensor::empty(x.device(), Shape{step.packed}, x.dtype());
     make_from(x, from, [place = place_of(from), pack = step.pack](const Tensor& source) {

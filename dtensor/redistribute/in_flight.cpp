@@ -42,7 +42,7 @@ void chain(Collective& collective, const Tensor& from) {
 }
 
 void make_from(const Tensor& from, const Tensor& to, std::function<void(const Tensor& from)> make) {
-  to.storage()->origin = from.storage()->origin;
+  to.set_origin(from.origin());
   if (!continues(from)) {
     from.wait();
     return make(from);

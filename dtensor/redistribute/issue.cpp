@@ -1,6 +1,7 @@
 #include "dtensor/redistribute/issue.h"
 
 #include "dtensor/ops/local.h"
+#include "dtensor/origin.h"
 #include "dtensor/redistribute/follow_up.h"
 #include "dtensor/redistribute/in_flight.h"
 #include "runtime/comm/collective.h"
@@ -23,8 +24,6 @@ Counts shapes_to_compare(std::span<const Tensor> list) {
 void issue_into(Communicator& communicator, Collective collective, const Tensor& from,
                 const Tensor& to) {
   collective.dtype = from.dtype();
-  if (collective.origin == 0) collective.origin = from.storage()->origin;
-  if (to.storage()->origin == 0) to.storage()->origin = collective.origin;
   chain(collective, from);
   collective.send = from.address();
   collective.recv = to.address();
@@ -52,7 +51,8 @@ void issue_all_reduce(Communicator& communicator, Reduce reduce, const Tensor& t
   c.reduce = reduce;
   c.extent = terms.local_numel();
   c.label = told.label;
-  c.names = told.names;
+  c.order = told.order;
+  c.origin = origin_of(told.order);
   c.shape = std::move(told.shape);
   c.replicas = std::move(told.replicas);
   issue_into(communicator, c, terms, terms);
@@ -66,7 +66,6 @@ Tensor broadcast_along(const Tensor& whole, const DeviceMesh& mesh, int m, int s
   c.kind = CollectiveKind::Broadcast;
   c.root = source;
   c.shape = shape_to_compare(whole.local_shape());
-  c.origin = whole.storage()->origin;
   c.extent = from.local_numel();
   c.label = label;
   issue_into(mesh.communicator(m), c, from, out);

@@ -30,8 +30,8 @@ void issue_through(Communicator& communicator, Collective collective, const Tens
 
 // What a collective shows, and what ranks compare; see Collective.
 struct Told {
-  std::string_view label, names = "";
-  Counts shape = nullptr;
+  std::string_view label;
+  Counts order = nullptr, shape = nullptr;
   std::shared_ptr<const ReplicaHashes> replicas = nullptr;
 };
 

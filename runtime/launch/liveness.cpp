@@ -7,7 +7,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include <boost/asio/dispatch.hpp>

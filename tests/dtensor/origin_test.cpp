@@ -65,20 +65,6 @@ Task<void> gathers_results(World&, DeviceMesh mesh, bool swaps) {
   co_return;
 }
 
-Task<void> distributes(World&, DeviceMesh mesh, bool swaps) {
-  const Tensor a = ones({4}), b = zeros({4});
-  for (const Tensor& each : in_order(a, b, swaps))
-    static_cast<void>(distribute_tensor(each, mesh, Shard(0)));
-  co_return;
-}
-
-Task<void> broadcasts(World&, DeviceMesh mesh, bool swaps) {
-  const Tensor a = ones({4}), b = zeros({4});
-  for (const Tensor& each : in_order(a, b, swaps))
-    static_cast<void>(distribute_tensor(each, mesh, Replicate()));
-  co_return;
-}
-
 Task<void> reduces_a_list(World&, DeviceMesh mesh, bool swaps) {
   const DTensor a = leaf_with_partial(mesh, 1), b = leaf_with_partial(mesh, 10);
   Task<void> reduced = reduce_gradients(in_order(a, b, swaps));
@@ -94,6 +80,14 @@ Task<void> reduces_a_list_of_results(World&, DeviceMesh mesh, bool swaps) {
   }
   Task<void> reduced = reduce_gradients(in_order(made[0], made[1], swaps));
   co_await std::move(reduced);
+}
+
+Task<void> reduces_lists_of_one(World&, DeviceMesh mesh, bool swaps) {
+  const DTensor a = leaf_with_partial(mesh, 1), b = leaf_with_partial(mesh, 10);
+  for (const Tensor& each : in_order(a, b, swaps)) {
+    Task<void> reduced = reduce_gradients({each});
+    co_await std::move(reduced);
+  }
 }
 
 Task<void> steps_with_a_list(World&, DeviceMesh mesh, bool swaps) {
@@ -162,10 +156,9 @@ Task<void> walks_back_through_swapped_blocks(World&, DeviceMesh mesh, bool swaps
 
 TEST(Origin, OfGathersThatOneRankSwaps) { expect_only_a_swap_is_told(gathers); }
 TEST(Origin, OfGatheredResultsThatOneRankSwaps) { expect_only_a_swap_is_told(gathers_results); }
-TEST(Origin, OfDistributedTensorsThatOneRankSwaps) { expect_only_a_swap_is_told(distributes); }
-TEST(Origin, OfBroadcastTensorsThatOneRankSwaps) { expect_only_a_swap_is_told(broadcasts); }
 TEST(Origin, OfListsThatReduceGradientsGets) { expect_only_a_swap_is_told(reduces_a_list); }
 TEST(Origin, OfListsOfWhatOperatorsMade) { expect_only_a_swap_is_told(reduces_a_list_of_results); }
+TEST(Origin, OfListsOfOneThatOneRankSwaps) { expect_only_a_swap_is_told(reduces_lists_of_one); }
 TEST(Origin, OfListsThatAnOptimizerGets) { expect_only_a_swap_is_told(steps_with_a_list); }
 TEST(Origin, OfListsThatClippingGets) { expect_only_a_swap_is_told(clips_a_list); }
 TEST(Origin, OfListsThatAllReduceGradientsGets) { expect_only_a_swap_is_told(all_reduces_a_list); }
@@ -249,6 +242,76 @@ TEST(Origin, ARankMayRunMoreOperatorsThanItsPeers) {
   });
 }
 
+// Only the source's values count.
+TEST(Origin, OtherRanksThanTheSourceMayPassAnotherTensor) {
+  expect_legal([](World&, DeviceMesh mesh, bool other) -> Task<void> {
+    const Tensor a = full({4}, 1, DType::F64), b = full({4}, 2, DType::F64);
+    for (const Tensor& each : in_order(a, b, other)) {
+      const DTensor sent = distribute_tensor(each, mesh, Shard(0));
+      static_cast<void>(sent.full_tensor());
+    }
+    co_return;
+  });
+}
+
+// As samplers and ring schedules do: another one of the rank's own tensors in each step.
+TEST(Origin, RanksMayTakeTheirPartsFromOtherTensors) {
+  expect_legal([](World& world, DeviceMesh mesh, bool) -> Task<void> {
+    std::vector<Tensor> own;
+    for (int i = 0; i < 4; ++i) own.push_back(full({2}, i, DType::F64));
+    for (int step = 0; step < 8; ++step) {
+      const Tensor& part = own[static_cast<std::size_t>((step + world.rank()) % 4)];
+      EXPECT_EQ(from_local(part, mesh, Shard(0)).full_tensor().to_vector()[0], step % 4);
+      const DTensor loss = from_local(sum(part), mesh, Partial(Reduce::Avg));
+      static_cast<void>(loss.full_tensor());
+    }
+    co_return;
+  });
+}
+
+// One rank after the other takes another path to the same.
+TEST(Origin, RanksMayComputeTheSameInAnotherWay) {
+  expect_legal([](World& world, DeviceMesh mesh, bool) -> Task<void> {
+    const DTensor x = ones(mesh, Shard(0), {4}, DType::F64);
+    for (int step = 0; step < 6; ++step) {
+      DTensor y = x;
+      if (step % 2 == world.rank()) y = mul(y, 1);
+      static_cast<void>(y.full_tensor());
+      if (step % 2 == world.rank())
+        static_cast<void>(x.full_tensor());
+      else
+        static_cast<void>(x.full_tensor());
+    }
+    const Tensor w = full({4}, 2, DType::F64, true);
+    const DataParallel parallel({w}, mesh, 0);
+    for (int step = 0; step < 4; ++step) {
+      w.set_grad({});
+      Task<void> walk =
+          step % 2 == world.rank() ? backward(mul(sum(w), 0)) : backward(mean(mul(w, w)));
+      co_await std::move(walk);
+      Task<void> arrived = arrival_of({w.grad()});
+      co_await std::move(arrived);
+    }
+  });
+}
+
+// In a branch, a rank may make more than its peers.
+TEST(Origin, ARankMayMakeMoreInABranch) {
+  expect_legal([](World& world, DeviceMesh mesh, bool) -> Task<void> {
+    for (int round = 0; round < 4; ++round) {
+      std::vector<Task<void>> one;
+      one.push_back([](World& world, DeviceMesh mesh, int round) -> Task<void> {
+        if (round % 2 == world.rank()) static_cast<void>(ones(mesh, Shard(0), {4}));
+        const DTensor x = ones(mesh, Shard(0), {4});
+        static_cast<void>(x.full_tensor());
+        co_return;
+      }(world, mesh, round));
+      Task<void> all = when_all(std::move(one));
+      co_await std::move(all);
+    }
+  });
+}
+
 // Siblings that wait for what only a rank sees make their tensors in another order.
 Task<Tensor> loaded(double value, int turns) {
   for (int i = 0; i < turns; ++i) co_await yield();
@@ -267,17 +330,6 @@ TEST(Origin, SiblingsMayMakeTensorsInAnotherOrder) {
         EXPECT_EQ(distribute_tensor(made[i], mesh, Shard(0)).full_tensor().to_vector(),
                   std::vector<double>(4, static_cast<double>(i + 1)));
     }
-  });
-}
-
-TEST(OrderOfCreation, IsEmptyForAListInThatOrder) {
-  testing::on_ranks(1, [](World&) -> Task<void> {
-    const Tensor a = ones({1}), b = ones({1}), c = ones({1}), sum = add(a, b);
-    const std::vector<Tensor> sorted{a, sum, b, c};
-    EXPECT_EQ(order_of_creation(sorted), "");
-    const std::vector<Tensor> other{c, sum, a, b};
-    EXPECT_EQ(order_of_creation(other), "tensors 2,0-1 in order of creation");
-    co_return;
   });
 }
 

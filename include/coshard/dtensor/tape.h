@@ -44,6 +44,7 @@ struct GradMeta {
   int output = 0;                    // which output of the producer
   Tensor gradient;                   // accumulated over backward calls
   std::shared_ptr<const Spec> spec;  // of the tensor itself; null for a plain one
+  std::uint64_t origin = 0;          // of a leaf (Tensor::origin)
   GradHooks hooks;                   // of a leaf
   // Of a leaf: the collector of its gradient (DataParallel), its number there, and whether
   // `gradient` is already summed over the collector's ranks.
@@ -110,6 +111,7 @@ class GradNode : public std::enable_shared_from_this<GradNode> {
   std::vector<std::weak_ptr<GradMeta>> retaining;  // outputs with retain_grad
   // Path of the module whose forward made it; null if none, or if the rank is not observed.
   std::shared_ptr<const std::string> module;
+  std::uint64_t origin = 0;      // of its first output (Tensor::origin)
   std::string_view module_path;  // the same on every rank, for its collectives; static text
 };
 

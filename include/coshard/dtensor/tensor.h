@@ -84,10 +84,6 @@ struct Storage {
   Work pending;
   bool in_flight = false;
   std::shared_ptr<const Gathered> gathered;  // while in flight; null: not shard by shard
-  // The same on ranks that run the same program, by which they notice that one of them has swapped
-  // two tensors: a number for what factories make, a hash of operator and inputs for a result.
-  // 0: unknown.
-  std::uint64_t origin = 0;
   // How often the memory has been written to, through any handle.
   std::uint32_t changes() const { return buffer->writes; }
 };
@@ -153,6 +149,9 @@ class Tensor {
            impl().offset * static_cast<std::int64_t>(size_of(impl().dtype));
   }
   const std::shared_ptr<Storage>& storage() const { return impl().storage; }
+  // For the library (dtensor/origin.h): which data it holds, alike on all ranks. 0: unknown.
+  std::uint64_t origin() const { return impl().origin; }
+  void set_origin(std::uint64_t origin) const { impl().origin = origin; }
   std::int64_t storage_offset() const { return impl().offset; }
 
   // --- gradients ---
@@ -355,6 +354,7 @@ class Tensor {
     std::uint32_t known = 0;  // the taped write that `grad` belongs to
     std::shared_ptr<Impl> base;
     const char* unwritable = nullptr;
+    std::uint64_t origin = 0;
   };
   Impl& impl() const {
     if (!impl_) [[unlikely]]

@@ -146,6 +146,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
  private:
   CollectiveOp& free_op();
   bool checked(CollectiveOp& op, int a, int b);
+  bool same_order(CollectiveOp& op, int a, int b);
   bool same_replicas(CollectiveOp& op, int a, int b);
   bool in_order(CollectiveOp& op, int rank);
   void fail_as_different(const std::string& text);

@@ -8,13 +8,8 @@
 namespace coshard {
 namespace {
 
-bool same_file(const CallSite& a, const CallSite& b) {
-  return a.file == b.file || file_name_of(a) == file_name_of(b);
-}
-
-template <class Call>
-bool same_place(const Call& a, const Call& b) {
-  return a.where.line == b.where.line && a.operation == b.operation && same_file(a.where, b.where);
+bool same_line(const CallSite& a, const CallSite& b) {
+  return a.line == b.line && (a.file == b.file || file_name_of(a) == file_name_of(b));
 }
 
 std::uint64_t distance(std::uint64_t a, std::uint64_t b) { return a < b ? b - a : a - b; }
@@ -24,7 +19,7 @@ std::uint64_t distance(std::uint64_t a, std::uint64_t b) { return a < b ? b - a 
 std::string SwapWatch::look_at(std::uint64_t sequence, std::uint64_t call, int rank,
                                const Collective& first, const Collective& its) {
   const Difference now{sequence, call, Call(first), Call(its)};
-  const bool places = !same_place(now.first, now.its);
+  const bool places = !same_line(first.where, its.where);
   const bool data = first.origin != its.origin && first.origin != 0 && its.origin != 0;
   if (!places && !data) return "";  // the file's name is elsewhere in another process
   const std::scoped_lock lock(mutex_);
@@ -40,8 +35,8 @@ std::string SwapWatch::look_at(std::uint64_t sequence, std::uint64_t call, int r
       return str_cat("; each passes what the other passed to #", before.sequence,
                      ", so one of them has swapped the two");
     if (!places) continue;
-    if (same_place(before.its, now.first)) of_first = &before;
-    if (same_place(before.first, now.its)) of_its = &before;
+    if (same_line(before.its.where, first.where)) of_first = &before;
+    if (same_line(before.first.where, its.where)) of_its = &before;
   }
   seen.push_back(now);
   if (of_first == nullptr || of_its == nullptr) return "";

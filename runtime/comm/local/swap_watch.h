@@ -1,13 +1,13 @@
 #pragma once
 // Finds equal collectives that a rank has issued in another order than rank 0. Their geometry is the
-// same, so that only their lines, their operators and the origins of their data tell them apart, and
-// these may differ between ranks: an error is only what was swapped. Of one group; thread-safe.
+// same, so that only their lines and the origins of their data tell them apart, and these may differ
+// between ranks: an error is only what was swapped, and is not known to be the same data. Of one
+// group; thread-safe.
 #include <cstdint>
 #include <deque>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <coshard/runtime/comm/communicator.h>
@@ -20,18 +20,17 @@ class SwapWatch {
   // What has been swapped, for an error message; "": nothing.
   std::string look(std::uint64_t sequence, std::uint64_t call, int rank, const Collective& first,
                    const Collective& its) {
-    const bool same_call = first.where.file == its.where.file &&
-                           first.where.line == its.where.line && first.operation == its.operation;
-    const bool same_data = first.origin == its.origin || first.origin == 0 || its.origin == 0;
-    return same_call && same_data ? std::string() : look_at(sequence, call, rank, first, its);
+    const bool known = first.origin != 0 && its.origin != 0;
+    if (known && first.origin == its.origin) return "";
+    const bool same_line = first.where.file == its.where.file && first.where.line == its.where.line;
+    return same_line && !known ? std::string() : look_at(sequence, call, rank, first, its);
   }
 
  private:
   static constexpr std::uint64_t kWindow = 64;  // collectives
   struct Call {
-    explicit Call(const Collective& c) : where(c.where), operation(c.operation), origin(c.origin) {}
+    explicit Call(const Collective& c) : where(c.where), origin(c.origin) {}
     CallSite where;
-    std::string_view operation;
     std::uint64_t origin;
   };
   struct Difference {

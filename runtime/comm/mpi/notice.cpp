@@ -159,7 +159,7 @@ void pass(Stream& stream, Collective& c) {
   stream(c.counts), stream(c.scatter_counts), stream(c.send_counts), stream(c.recv_counts);
   stream(c.last_noted.value), stream(c.last_noted.of);
   stream(c.last_noted.what), stream(c.last_noted.of_what);
-  stream(c.shape), stream(c.origin), stream(c.names), stream(c.replicas);
+  stream(c.shape), stream(c.order), stream(c.origin), stream(c.names), stream(c.replicas);
   stream(c.label), stream(c.operation), stream(c.module), stream(c.branch_path);
   std::string_view file = c.where.file;
   stream(file);

@@ -79,11 +79,13 @@ struct Collective {
   std::shared_ptr<Buffer> keep_send, keep_recv;
   std::string_view label = "";  // static or interned text
   // What ranks compare beyond the geometry: the logical shape (null: unknown; of several tensors,
-  // with -1 between them), the names or the order of what is sent (static or interned text), and a
-  // number of the data that is the same on ranks that run the same program (0: unknown). The
-  // number, like the line of the call, may differ between ranks, but not be swapped.
+  // with -1 between them), and the names of what is sent (static or interned text).
   Counts shape;
   std::string_view names = "";
+  // Numbers of the data, the same on ranks that run the same program: of the parts of a bucket
+  // (null: unknown), and of all (0: unknown). Like the line of the call, they may differ between
+  // ranks, but not be swapped.
+  Counts order;
   std::uint64_t origin = 0;
   std::shared_ptr<const ReplicaHashes> replicas;  // compared where both ranks have some
   CallSite where = {};  // what error messages name; if unknown, where issue() is called
@@ -116,8 +118,9 @@ class Communicator {
   //           before), the wait fails on all of them with Error{CommFailed}, which names both call
   //           sites; calls from within the library count as the user call they work for
   //           (coro/user_call.h). So does the later one of two equal collectives that a rank has
-  //           swapped, if they differ in line (and file name) or origin, and at most 63 collectives
-  //           lie between them.
+  //           swapped, if they differ in origin, or in line (and file name) and perhaps in origin,
+  //           and at most 63 collectives lie between them; and a bucket that has the parts of the
+  //           others' in another order.
   //   Limits: a wait that a rank gave up is compared only on the communicator of that wait. A rank
   //           that skips a collective because of something only it saw (a late socket, a deadline
   //           that passed on another communicator) runs a different program; if its next collective

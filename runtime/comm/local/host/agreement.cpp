@@ -57,7 +57,7 @@ bool LocalGroup::checked(CollectiveOp& op, int a, int b) {
       if (!agree) a = r;
     }
   }
-  if (agree) return same_replicas(op, a, b);
+  if (agree) return same_order(op, a, b) && same_replicas(op, a, b);
   if (a > b) std::swap(a, b);  // the same text in all processes
   std::string text = str_cat("ranks disagree on collective #", op.sequence, " of ", title(), ": ",
                              both_sides_text(op, a, b));
@@ -74,6 +74,19 @@ bool LocalGroup::checked(CollectiveOp& op, int a, int b) {
   if (one.args.noted != other.args.noted)
     for (const int r : {a, b}) text += noted_text(op, r);
   fail_as_different(text);
+  return false;
+}
+
+// Whether the parts of a bucket are not those of the other rank's in another order.
+bool LocalGroup::same_order(CollectiveOp& op, int a, int b) {
+  const Counts& one = entry(op, a).args.order;
+  const Counts& other = entry(op, b).args.order;
+  if (one == nullptr || other == nullptr || *one == *other ||
+      !std::ranges::is_permutation(*one, *other))
+    return true;
+  fail_as_different(str_cat("ranks disagree on collective #", op.sequence, " of ", title(), ": ",
+                            both_sides_text(op, std::min(a, b), std::max(a, b)),
+                            "; the two lists hold the same tensors in another order"));
   return false;
 }
 

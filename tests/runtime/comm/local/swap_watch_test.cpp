@@ -95,6 +95,11 @@ TEST(SwapWatch, TellsWhenTheDataAreSwappedOnOneLine) {
   expect_told({{kA, 1}, {kA, 2}, {kB, 3}}, {{kB, 3}, {kC, 2}, {kC, 1}});
 }
 
+TEST(SwapWatch, WhatIsKnownToBeTheSameIsNotSwapped) {
+  expect_legal({{kA, 1}, {kB, 1}}, {{kB, 1}, {kA, 1}});
+  expect_told({{kA, 1}, {kB, 0}}, {{kB, 0}, {kA, 1}});
+}
+
 TEST(SwapWatch, ARankMayHaveMadeMoreThanItsPeers) {
   Calls first, second;
   for (int round = 0; round < 4; ++round)

@@ -66,6 +66,16 @@ TEST(Agreement, AModuleMayBeWithinThatOfAnotherRank) {
     for (const Outcome& end : ends_in(a, b)) EXPECT_FALSE(end.failed) << end.text;
 }
 
+TEST(Agreement, TheOrderOfABucketDiffers) {
+  const auto ordered = [](std::vector<std::int64_t> order) {
+    return [order](Collective& c) { c.order = counts_of(order); };
+  };
+  expect_told(ordered({3, 5, 7}), ordered({3, 7, 5}), {"another order", "x.cpp:7"});
+  for (const auto& second : {ordered({3, 5, 8}), ordered({4, 6, 8})})
+    for (const Outcome& end : ends_of(ordered({3, 5, 7}), second))
+      EXPECT_FALSE(end.failed) << end.text;
+}
+
 TEST(Agreement, NamesDiffer) {
   expect_told([](Collective& c) { c.names = "a, b"; }, [](Collective& c) { c.names = "b, a"; },
               {"of a, b", "of b, a"});
