@@ -146,6 +146,7 @@ Task<void> backward(Tensor loss, Tensor gradient, BackwardOptions options, CallS
   const QuietUnless mode(options.create_graph);
   BackwardPass walk(options.retain_graph || options.create_graph);
   Tensor seed = seed_of("backward", loss, std::move(gradient));
+  walk.set_loss_marks(loss.marks());
   walk.arrive(loss.grad_meta(), std::move(seed));
   walk.collect(loss.grad_meta());
   Task<void> rest = finish_walk(walk);
@@ -163,6 +164,7 @@ void run_backward(const Tensor& loss, const Tensor& gradient, BackwardOptions op
   const QuietUnless mode(options.create_graph);
   BackwardPass walk(options.retain_graph || options.create_graph);
   Tensor seed = seed_of("backward", loss, gradient);
+  walk.set_loss_marks(loss.marks());
   walk.arrive(loss.grad_meta(), std::move(seed));
   walk.collect(loss.grad_meta());
   finish_walk_in_place(walk, "run_backward");

@@ -8,6 +8,7 @@
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/runtime/launch/world.h>
+#include "dtensor/marks.h"
 #include "dtensor/ops/output_place.h"
 #include "dtensor/origin.h"
 #include "dtensor/redistribute/execute.h"
@@ -189,7 +190,10 @@ void BackwardPass::arrive(const Meta& meta, Tensor gradient) {
   if (outer_ != nullptr && (!meta->producer || meta->producer->sequence <= since_))
     return outer_->arrive(meta, std::move(gradient));
   if (for_targets_ && !leads_to_target(meta)) return;
-  if (!meta->producer) return void(arrived_.emplace_back(meta, std::move(gradient)));
+  if (!meta->producer) {
+    if (!for_targets_) note_term(*meta, gradient.marks(), loss_marks_);
+    return void(arrived_.emplace_back(meta, std::move(gradient)));
+  }
   Waiting& waiting = queue_[meta->producer->sequence];
   waiting.record = meta->producer;
   waiting.gradients[static_cast<std::size_t>(meta->output)].add_term(std::move(gradient));

@@ -52,6 +52,8 @@ class BackwardPass final : public GradSink {
                const std::vector<Tensor>& outputs);
 
   void arrive(const std::shared_ptr<GradMeta>& meta, Tensor gradient) override;
+  // What is known of the loss (Tensor::marks).
+  void set_loss_marks(std::uint64_t marks) { loss_marks_ = marks; }
   // Call before the first step: gradients of leaves reachable from `root` are sent as soon as they
   // are complete (grad_collector.h).
   void collect(const std::shared_ptr<GradMeta>& root) { collected_.find(root); }
@@ -148,6 +150,7 @@ class BackwardPass final : public GradSink {
   void run_oldest_deferred();
 
   bool retain_graph_ = false;
+  std::uint64_t loss_marks_ = 0;
   bool may_await_ = true;
   GradSink* outer_ = nullptr;
   const BackwardPass* outer_pass_ = nullptr;  // the same, or null

@@ -4,6 +4,7 @@
 
 #include <coshard/dtensor/random.h>
 #include <coshard/dtensor/tape.h>
+#include "dtensor/marks.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/origin.h"
 #include "dtensor/partial.h"
@@ -19,8 +20,10 @@ namespace {
 
 class ToLocalNode final : public GradNode {
  public:
-  explicit ToLocalNode(std::shared_ptr<const Spec> gradient_spec)
-      : gradient_spec_(std::move(gradient_spec)) {}
+  // own_marks: where the tensor itself is not Replicate.
+  ToLocalNode(std::shared_ptr<const Spec> gradient_spec, std::uint64_t own_marks)
+      : gradient_spec_(std::move(gradient_spec)),
+        whole_(gradient_spec_->mesh_marks & ~gradient_spec_->marks & ~own_marks) {}
   std::string_view name() const override { return "to_local"; }
   bool records_backward() const override { return true; }
   bool shares_memory() const override { return true; }
@@ -28,6 +31,11 @@ class ToLocalNode final : public GradNode {
     const Tensor& gradient = output_grads[0];
     CS_REQUIRE(gradient.local_shape() == gradient_spec_->local_shape, "to_local: gradient ",
                gradient, " does not match ", describe(*gradient_spec_));
+    const std::uint64_t wrong = gradient.marks() & whole_;
+    CS_REQUIRE(wrong == 0, "to_local: the gradient of the local tensor of ",
+               describe(*gradient_spec_), " was computed from shards or terms of ", names_of(wrong),
+               " and differs by rank, but is read as Replicate there; pass grad_placements with "
+               "Partial() for that dimension (local_output_grad_placements of a style)");
     if (!taped(output_grads)) return sink.accumulate(0, gradient.with_spec(gradient_spec_));
     FromLocalOptions options;  // recorded, for gradients of gradients
     options.shape = gradient_spec_->shape;
@@ -36,6 +44,7 @@ class ToLocalNode final : public GradNode {
 
  private:
   std::shared_ptr<const Spec> gradient_spec_;
+  std::uint64_t whole_;
 };
 
 Tensor scatter_along(const Tensor& whole, const DeviceMesh& mesh, int m, int dim, int source) {
@@ -122,9 +131,11 @@ Tensor to_local(const DTensor& tensor, std::optional<Layout> grad_placements) {
                " do not have the shards of ", tensor);
   }
   Tensor out = tensor.raw_local();
+  out.set_marks(tensor.marks() | tensor.spec()->marks);
   const Tensor inputs[] = {tensor};
   if (taped(inputs))
-    push_record(std::make_shared<ToLocalNode>(make_spec(tensor.mesh(), layout, tensor.shape())),
+    push_record(std::make_shared<ToLocalNode>(make_spec(tensor.mesh(), layout, tensor.shape()),
+                                              tensor.spec()->marks),
                 inputs, std::span<Tensor>(&out, 1));
   return out;
 }

@@ -33,6 +33,8 @@ class FromLocalNode final : public GradNode {
     const Tensor part = taped(output_grads) ? to_local(redistribute(gradient, wanted_).tensor())
                                             : redistribute_raw(gradient, wanted_).raw_local();
     if (mesh_.contains_this_rank())
+      part.set_marks(gradient.marks() | make_spec(mesh_, wanted_, gradient.shape())->marks);
+    if (mesh_.contains_this_rank())
       return sink.accumulate(0, gradient_of_partial(part, term_.get(name()), mesh_, layout_));
     // A leaf gets no gradient. Otherwise the producer may be on a larger mesh, whose ranks must all
     // run its backward.

@@ -5,6 +5,7 @@
 
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/dtensor/tape.h>
+#include "dtensor/marks.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/optim/gradients.h"
 #include "dtensor/redistribute/issue.h"
@@ -113,6 +114,7 @@ void compare_replicas(const MeshReplicas& part, const Hashes& hashes) {
 // Whether its layout says that ranks along the dimension hold the same.
 bool is_replicated_along(const Tensor& x, const DeviceMesh& mesh, int dim) {
   const int own = dim_of(x, mesh, dim);
+  if ((x.marks() & mark_of(mesh, dim)) != 0) return false;  // each rank has its own
   return own < 0 || x.layout()[own].is_replicate();
 }
 
@@ -155,6 +157,14 @@ void take_replicas_of(int source, const std::vector<Tensor>& parameters, const D
       kernels::run(*x.device(), kernels::Copy{view_of(x.raw_local()), view_of(received)});
     x.mark_written();
   }
+}
+
+void compare_now(Communicator& communicator, const Noted& done) {
+  communicator.note(done);
+  Collective barrier;
+  barrier.unobserved = true;
+  barrier.label = "replicas";
+  const Work issued = communicator.issue(barrier);
 }
 
 Task<void> verify_replicas(std::vector<NamedTensor> tensors, CallSite site) {

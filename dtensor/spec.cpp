@@ -5,6 +5,7 @@
 #include <coshard/runtime/coro/rank_context.h>
 #include <coshard/runtime/error.h>
 #include "dtensor/bounded_cache.h"
+#include "dtensor/marks.h"
 
 namespace coshard {
 
@@ -122,6 +123,11 @@ std::shared_ptr<const Spec> make_spec(const DeviceMesh& mesh, const Layout& layo
   if (!(normal == layout)) return make_spec(mesh, normal, shape);
   Spec spec{mesh, layout, shape, {}, {}};
   place_locally(spec);
+  for (int m = 0; m < mesh.ndim(); ++m) {
+    const std::uint64_t mark = mark_of(mesh, m);
+    spec.mesh_marks |= mark;
+    if (!spec.layout[m].is_replicate()) spec.marks |= mark;
+  }
   return known_specs->add(hash, std::make_shared<const Spec>(std::move(spec)));
 }
 

@@ -63,6 +63,7 @@ Tensor map(Map kind, const Tensor& x, const ViewPlace& place) {
   const Tensor from = kind == Map::Scatter ? summed(x, place) : x;
   if (kind == Map::Scatter) used.shape = from.local_shape();
   Tensor result = mapped(kind, from, used);
+  result.set_marks(x.marks());
   const Tensor inputs[] = {from};
   if (taped(inputs))
     push_record(std::make_shared<StridedNode>(kind, used), inputs, std::span<Tensor>(&result, 1));

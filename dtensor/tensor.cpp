@@ -131,7 +131,7 @@ void Tensor::set_grad(Tensor gradient) const {
              " does not match ", *this);
   if (!impl().grad) impl().grad = std::make_shared<GradMeta>();
   if (StepGraph* step = StepGraph::recording()) step->sets(impl().grad);
-  if (!gradient.defined()) impl().grad->summed = false;
+  if (!gradient.defined()) impl().grad->forget();
   impl().grad->gradient = std::move(gradient);
 }
 
@@ -145,6 +145,7 @@ Tensor Tensor::with_spec(std::shared_ptr<const Spec> spec) && {
   if (impl_.use_count() != 1 || impl_->grad || impl_->base)
     return std::as_const(*this).with_spec(std::move(spec));
   impl_->spec = std::move(spec);
+  if (impl_->spec) impl_->marks &= ~impl_->spec->mesh_marks;
   impl_->known = impl_->storage->buffer->taped_write;
   return std::move(*this);
 }
@@ -162,6 +163,8 @@ Tensor Tensor::view_as(const Shape& local_shape, const Strides& strides, std::in
   out.impl_->known = impl().storage->buffer->taped_write;
   out.impl_->unwritable = impl().unwritable;
   out.impl_->origin = impl().origin;
+  out.impl_->marks = marks();
+  if (out.impl_->spec) out.impl_->marks &= ~out.impl_->spec->mesh_marks;
   return out;
 }
 
@@ -263,6 +266,7 @@ Tensor copy_of(const Tensor& tensor) {
   kernels::run(*tensor.device(),
                kernels::Copy{view_of(out.data(), out, out.dtype(), out.strides()),
                              view_of(tensor.data(), tensor, tensor.dtype(), tensor.strides())});
+  out.set_marks(tensor.marks());
   return tensor.is_distributed() ? std::move(out).with_spec(tensor.spec()) : out;
 }
 

@@ -4,6 +4,7 @@
 
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/tape.h>
+#include "dtensor/marks.h"
 #include "dtensor/step_graph.h"
 #include "dtensor/strided.h"
 
@@ -83,6 +84,7 @@ void become(const Tensor& x, std::shared_ptr<GradMeta> meta) {
 
 void Tensor::mark_written() const {
   ++impl_->storage->buffer->writes;
+  forget_marks(*this);
   StepGraph* step = StepGraph::recording();
   if (step == nullptr) return;
   step->on_replay([written = std::weak_ptr(impl_->storage->buffer)] {

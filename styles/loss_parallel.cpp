@@ -246,6 +246,7 @@ Task<Tensor> loss_parallel_cross_entropy(Tensor logits, Tensor targets, LossPara
   }
   if (batch.defined()) rows.scale = inverse(batch, rows.statistic());
   Tensor loss = finish(rows, layouts, targets.shape(), row_losses(rows, statistics));
+  loss.set_marks(x.marks() | targets.marks());
   const Tensor inputs[] = {x};
   if (taped(inputs))
     push_record(std::make_shared<LossParallelNode>(std::move(rows), std::move(layouts), statistics),

@@ -158,6 +158,7 @@ Task<Outputs> Module::call_once(Inputs inputs, CallSite site) {
   const Watch watch(*this);
   const WithinModule within(path());
   const RunningModule running(*this);
+  if (training_ && grad_enabled()) forwards_ = std::min(forwards_ + 1, 3);
   std::vector<Tensor> arriving;
   std::shared_ptr<void> whole;  // its parameters, until the forward ends, also by an error
   if (leads_group()) whole = shard_group_->enter(arriving);

@@ -1,5 +1,9 @@
 #include <coshard/styles/parallelize.h>
 
+#include <algorithm>
+#include <iostream>
+#include <map>
+
 #include "runtime/coro/user_call.h"
 #include "styles/module_change.h"
 #include "styles/path_pattern.h"
@@ -29,9 +33,47 @@ namespace {
 }
 
 struct Application {
-  Module* module;
+  NamedModule at;
   const Style* style;
 };
+
+std::string_view parent_of(std::string_view path) {
+  const std::size_t dot = path.rfind('.');
+  return path.substr(0, dot == std::string_view::npos ? 0 : dot);
+}
+
+// Warns, on the first rank, of plain parameters of modules that follow one whose output stays a
+// plain shard: run on that, they get another gradient on every rank.
+void warn_of_plain(Module& root, const DeviceMesh& mesh,
+                   const std::vector<Application>& applications) {
+  if (!mesh.contains_this_rank() || mesh.local_rank() != 0 || mesh.size() == 1) return;
+  const auto styled = [&](std::string_view path) -> const Application* {
+    const auto found = std::ranges::find_if(applications, [&](const Application& each) {
+      return each.at.path == path || each.at.path.starts_with(str_cat(path, '.'));
+    });
+    return found == applications.end() ? nullptr : &*found;
+  };
+  std::map<std::string_view, const Application*>
+      before;  // in each module, the last one with a style
+  const std::vector<NamedModule> modules = root.named_modules();
+  for (const NamedModule& m : modules) {
+    if (m.path.empty()) continue;
+    const Application*& last = before[parent_of(m.path)];
+    if (const Application* own = styled(m.path)) {
+      last = own->at.path == m.path ? own : nullptr;
+      continue;
+    }
+    if (last == nullptr || !last->style->local_output()) continue;
+    for (const NamedParameter& p : m.module->named_parameters())
+      if (!p.slot->is_distributed() && p.slot->requires_grad())
+        std::cerr << str_cat("warning: parallelize_module: '", m.path, '.', p.name,
+                             "' stays a plain parameter, but '", last->at.path,
+                             "' before it leaves plain shards, ", *last->style->local_output(),
+                             "; if '", m.path,
+                             "' runs on them, its gradient is a term on every "
+                             "rank: give it a style (SequenceParallel, NoParallel)\n");
+  }
+}
 
 std::vector<Application> resolve(Module& root, const ParallelPlan& plan) {
   std::vector<Application> applications;
@@ -40,7 +82,7 @@ std::vector<Application> resolve(Module& root, const ParallelPlan& plan) {
     CS_REQUIRE(style, "parallelize_module: plan key '", key, "' has no style");
     const std::size_t before = applications.size();
     for (const NamedModule& m : modules)
-      if (matches(key, m.path)) applications.push_back({m.module, &style});
+      if (matches(key, m.path)) applications.push_back({m, &style});
     if (applications.size() == before) fail_unmatched(root, key);
   }
   return applications;
@@ -53,7 +95,7 @@ std::exception_ptr apply_all(const std::vector<Application>& applications, Modul
   try {
     Ties ties(module);
     for (const Application& each : applications) {
-      each.style->apply(*each.module, mesh, options);
+      each.style->apply(*each.at.module, mesh, options);
       change.require_same_shapes(str_cat("parallelize_module: the style ", *each.style));
       ties.restore();
     }
@@ -90,7 +132,11 @@ Task<void> parallelize_module(Module& module, DeviceMesh mesh, ParallelPlan plan
   } catch (...) {
     if (!failure) failure = std::current_exception();
   }
-  if (!failure) co_return change.keep("parallelize_module");
+  if (!failure) {
+    static_cast<void>(module.parameters());  // gives them their names, for errors
+    warn_of_plain(module, mesh, applications);
+    co_return change.keep("parallelize_module");
+  }
   change.undo();
   std::rethrow_exception(failure);
 }

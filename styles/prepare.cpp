@@ -3,16 +3,39 @@
 #include <map>
 
 #include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/dtensor/replica_guard.h>
+#include <coshard/dtensor/tape.h>
+#include "dtensor/marks.h"
+#include "dtensor/replicas.h"
+#include "dtensor/step_graph.h"
+#include "runtime/interned_text.h"
 
 namespace coshard {
+namespace {
 
-DTensor as_distributed(const Module& module, const Tensor& x, const DeviceMesh& mesh,
-                       Placement placement, const GradPlacement& grad,
-                       std::optional<std::int64_t> whole) {
+// The ranks compare a plain tensor that they must have read alike, such as a batch: in the first
+// two forwards of training, and under a ReplicaGuard.
+void note_values(Module& module, const Tensor& x, const DeviceMesh& mesh) {
+  if (x.requires_grad() || x.in_flight() || mesh.size() == 1 || !mesh.contains_this_rank()) return;
+  const bool is_new = module.training() && grad_enabled() && module.forwards() <= 2;
+  if ((!is_new && !ReplicaGuard::is_active()) || StepGraph::recording() != nullptr) return;
+  compare_now(mesh.communicator(0),
+              {interned(str_cat("read a plain tensor as Replicate for ", module.type_name(), " '",
+                                module.path(), "', with hash")),
+               "in forward", bits_hash(x), static_cast<std::uint64_t>(module.forwards())});
+}
+
+}  // namespace
+
+DTensor as_distributed(Module& module, const Tensor& x, const DeviceMesh& mesh, Placement placement,
+                       const GradPlacement& grad, std::optional<std::int64_t> whole) {
   CS_REQUIRE(x.defined(), module.type_name(), ": expected a tensor for layout ", placement,
              ", got none");
   if (x.is_distributed()) return x;
   const Layout layout = normalize(Layout(placement), x.shape(), "input_layouts");
+  require_alike(x, mesh, layout,
+                [&] { return str_cat(module.type_name(), " '", module.path(), "'"); });
+  if (layout[0].is_replicate()) note_values(module, x, mesh);
   FromLocalOptions options;
   if (whole && layout[0].is_shard(x.ndim() - 1)) {
     Shape shape = x.shape();

@@ -11,7 +11,7 @@ struct Wanted {
   GradPlacement input_grad, output_grad;
 };
 
-Tensor prepared(const Module& module, const Tensor& x, const DeviceMesh& mesh, const Wanted& wanted,
+Tensor prepared(Module& module, const Tensor& x, const DeviceMesh& mesh, const Wanted& wanted,
                 bool use_local) {
   if (!wanted.given) return x;
   DTensor y = as_distributed(module, x, mesh, *wanted.given, wanted.input_grad);

@@ -4,6 +4,7 @@
 
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/tape.h>
+#include "dtensor/marks.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/output_place.h"
 #include "dtensor/optim/gradients.h"
@@ -42,6 +43,15 @@ std::optional<Layout> layout_of_sum(const Layout& a, const Layout& b) {
     sum[m] = Partial();
   }
   return sum;
+}
+
+// What is known of the terms of a gradient, now of a shard's.
+void pass_on(const GradMeta& whole, GradMeta& shard) {
+  shard.alike_terms |= whole.alike_terms;
+  shard.alike_loss |= whole.alike_loss;
+  shard.summed_along |= whole.summed_along;
+  shard.varies_since = whole.varies_since;
+  shard.varies_in = whole.varies_in;
 }
 
 // Whether this rank holds the value of a gradient in `from` once it is laid out as `to`: where a
@@ -128,6 +138,7 @@ void ShardGroup::add(GradMeta& leaf, Tensor gradient) {
   }
   if (!lies_in_place(p, gradient)) copy_into(place, gradient);
   leaf.gradient = place.with_spec(gradient.spec());
+  leaf.gradient.set_marks(gradient.marks());
   p.taken = true;
 }
 
@@ -190,13 +201,18 @@ void ShardGroup::reduce() {
   std::vector<Part> parts;
   for (ShardedParameter& p : parameters_) {
     if (p.whole.grad().defined()) {
-      parts.push_back({&p, spec_of_part(p, mesh_)});
+      GradMeta& whole = *p.whole.grad_meta();
+      parts.push_back({&p, spec_of_part(p, mesh_),
+                       marks_once_summed(whole, whole.gradient.marks(), mesh_, 0, options_.reduce,
+                                         str_cat("parameter '", p.name, "'"))});
+      if (parts.back().marks != 0) pass_on(whole, *p.shard.grad_meta());
     } else if (gradients_.defined() && gradient_place(p).begin >= 0 && numel(p.shape) > 0) {
       const Tensor missing = gradient_view(p);
       kernels::run(*missing.device(),
                    kernels::Fill{missing.data(), missing.dtype(), missing.local_numel(), 0});
     }
     p.whole.grad_meta()->gradient = Tensor();
+    p.whole.grad_meta()->forget();
   }
   if (parts.empty()) return;
   const Tensor mine = scattered();
@@ -204,8 +220,11 @@ void ShardGroup::reduce() {
   add_earlier(parts, mine);
   for (const Part& part : parts) {
     const Tensor& shard = part.parameter->shard;
-    shard.set_grad(part_of_memory(mine, shard.local_shape(),
-                                  gradient_place(*part.parameter).shard_begin, part.spec));
+    const Tensor before = shard.grad();
+    const Tensor sum = part_of_memory(mine, shard.local_shape(),
+                                      gradient_place(*part.parameter).shard_begin, part.spec);
+    sum.set_marks(part.marks | (before.defined() ? before.marks() : 0));
+    shard.set_grad(sum);
     tell(*part.parameter);
   }
 }
@@ -218,7 +237,7 @@ void ShardGroup::add_earlier(std::vector<Part>& parts, const Tensor& mine) const
     bool keeps, adds;  // what this rank holds of the part, and of the gradient from before
   };
   std::vector<Sum> sums;
-  for (auto& [parameter, spec] : parts) {
+  for (auto& [parameter, spec, marks] : parts) {
     const Tensor before = parameter->shard.grad();
     if (!before.defined()) continue;
     const auto layout = layout_of_sum(before.layout(), spec->layout);

@@ -122,6 +122,7 @@ class ShardGroup final : public GradCollector, public std::enable_shared_from_th
   struct Part {
     const ShardedParameter* parameter;
     std::shared_ptr<const Spec> spec;
+    std::uint64_t marks;  // of the gradient, once it is reduced
   };
   void reduce();
   void add_earlier(std::vector<Part>& parts, const Tensor& mine) const;

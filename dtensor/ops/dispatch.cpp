@@ -6,6 +6,7 @@
 #include <coshard/dtensor/ops/op.h>
 #include <coshard/dtensor/replica_guard.h>
 #include <coshard/runtime/coro/rank_context.h>
+#include "dtensor/marks.h"
 #include "dtensor/ops/decision.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/op_call.h"
@@ -104,6 +105,8 @@ std::vector<Tensor> all_on_one_mesh(const OpDef& op, std::span<const Tensor> in,
                show_call(op, in),
                ": got both plain tensors and DTensors; make the plain one a DTensor "
                "(distribute_tensor, from_local), or take to_local() of the other");
+    require_alike(t, placed->mesh(), Layout::filled(placed->mesh().ndim(), Replicate()),
+                  [&] { return show_call(op, in); });
     t = from_local(t, placed->mesh());
   }
   return together;
@@ -155,6 +158,9 @@ std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor
   const std::uint64_t origin = origin_of_result(used);
   for (std::size_t i = 0; i < count && origin != 0; ++i)
     if (context.out[i].defined()) context.out[i].set_origin(origin);
+  const std::uint64_t marks = marks_of_result(used, op.reads_in);
+  for (std::size_t i = 0; i < count; ++i)
+    if (context.out[i].defined()) context.out[i].set_marks(marks);
   for (std::size_t i = 0; i < count; ++i)
     if (d.out_spec[i])
       context.out[i] = std::move(context.out[i]).with_spec(std::move(context.out_spec[i]));
@@ -187,6 +193,7 @@ std::uint64_t OpCall::origin() const { return origin_of_result(used_); }
 
 Tensor OpCall::record(Tensor out) {
   if (out.origin() == 0) out.set_origin(origin());
+  out.set_marks(marks_of_result(used_, op_.reads_in));
   if (out_spec_) out = std::move(out).with_spec(out_spec_);
   if (record_) push_record(record_, in_, std::span<Tensor>(&out, 1));
   return out;

@@ -4,6 +4,7 @@
 
 #include <coshard/dtensor/ops/op.h>
 #include <coshard/dtensor/ops/ops.h>
+#include "dtensor/marks.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/op_call.h"
 #include "dtensor/redistribute/execute.h"
@@ -61,7 +62,9 @@ Tensor call_in_place(const OpDef& op, std::span<const Tensor> in, const Attrs& a
   const Tensor data = x.is_distributed() ? in_layout(op, result, x) : result;
   if (x.local_numel() > 0 && !is_same_view(data, x))
     kernels::run(*x.device(), kernels::Copy{view_of(x), view_of(data)});
+  const std::uint64_t marks = result.marks();  // x may be the result, and a write clears its own
   x.mark_written();
+  add_marks(x, marks);
   if (tape && result.requires_grad()) record_write(x, result);
   return x;
 }

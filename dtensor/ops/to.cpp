@@ -102,6 +102,7 @@ const OpDef& full_like_op() {
                         .backward = full_like_backward,
                         .saves_in = 0,
                         .saves_out = 0,
+                        .reads_in = 0,
                         .reals_by_kind = true,
                         .pointwise = true,
                         .samples = full_like_samples};
@@ -149,6 +150,7 @@ const OpDef& copy_op() {
                         .backward = copy_backward,
                         .saves_in = 0,
                         .saves_out = 0,
+                        .reads_in = 0b10,
                         .pointwise = true,
                         .samples = copy_samples};
   return op;

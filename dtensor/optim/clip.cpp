@@ -6,8 +6,10 @@
 #include <coshard/dtensor/random.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include "dtensor/grad_mode.h"
+#include "dtensor/marks.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/output_place.h"
+#include "dtensor/optim/unsummed.h"
 #include "dtensor/redistribute/issue.h"
 #include "dtensor/step_graph.h"
 #include "kernels/run.h"
@@ -16,10 +18,12 @@
 namespace coshard {
 namespace {
 
-// The gradients on one mesh; an undefined mesh: plain gradients, equal on every rank.
+// The gradients on one mesh; an undefined mesh: plain gradients. `marks`: of parameters of which
+// each rank trains its own (varies).
 struct NormPart {
   DeviceMesh mesh;
   std::vector<Tensor> gradients;
+  std::uint64_t marks = 0;
 };
 
 // A replica counts only on the first rank of its mesh dimension.
@@ -47,6 +51,9 @@ Tensor own_norm(const NormPart& part, double p) {
 
 // One all_reduce of one number for each dimension of the mesh.
 void combine_norm(const NormPart& part, const Tensor& norm, bool largest) {
+  for (std::uint64_t rest = part.marks; rest != 0; rest &= rest - 1)
+    issue_all_reduce(communicator_of(rest & -rest), largest ? Reduce::Max : Reduce::Sum, norm,
+                     {"gradient norm"});
   if (!part.mesh.defined() || !part.mesh.contains_this_rank()) return;
   for (int m = 0; m < part.mesh.ndim(); ++m)
     if (part.mesh.size(m) > 1)
@@ -70,7 +77,9 @@ Tensor scaled(const Tensor& parameter, const Tensor& factor) {
   const OutputPlace place(in_place ? local : Tensor());
   const Tensor result = to(mul(terms, by), local.dtype());
   if (in_place) local.mark_written();
-  return local_contiguous(result).with_spec(gradient.spec());
+  Tensor made = local_contiguous(result).with_spec(gradient.spec());
+  made.set_marks(gradient.marks());
+  return made;
 }
 
 // Parameters with a gradient, each once.
@@ -93,9 +102,11 @@ std::vector<NormPart> parts_of(const std::vector<Tensor>& parameters) {
     const Tensor gradient = parameter.grad();
     const DeviceMesh mesh = gradient.is_distributed() ? gradient.mesh() : DeviceMesh();
     auto part = std::ranges::find_if(parts, [&](const NormPart& known) {
-      return known.mesh.defined() == mesh.defined() && (!mesh.defined() || known.mesh == mesh);
+      return known.mesh.defined() == mesh.defined() && (!mesh.defined() || known.mesh == mesh) &&
+             known.marks == outermost_of(parameter.marks());
     });
-    if (part == parts.end()) part = parts.insert(part, NormPart{mesh, {}});
+    if (part == parts.end())
+      part = parts.insert(part, NormPart{mesh, {}, outermost_of(parameter.marks())});
     part->gradients.push_back(gradient);
   }
   return parts;
@@ -140,13 +151,13 @@ std::vector<Tensor> norms_of(const std::vector<Tensor>& parameters, const Device
                              const std::shared_ptr<Device>& device, double p, bool largest) {
   std::vector<Tensor> norms, apart{zeros(device, Shape{1}, DType::F64)};
   for (const NormPart& part : parts_of(parameters)) {
-    const bool joined = all.defined() && part.mesh.defined();
+    const bool joined = all.defined() && part.mesh.defined() && part.marks == 0;
     std::vector<Tensor>& list = joined ? apart : norms;
     list.push_back(own_norm(part, largest ? 0 : p));
     if (!joined) combine_norm(part, list.back(), largest);
   }
   if (!all.defined()) return norms;
-  const NormPart joined{all, {}};
+  const NormPart joined{all, {}, 0};
   norms.push_back(sum_of_norms(apart, largest));
   combine_norm(joined, norms.back(), largest);
   return norms;
@@ -163,6 +174,8 @@ Task<Tensor> clip_grad_norm(Tensors parameters, double max_norm, double p, CallS
   const DeviceMesh all = mesh_of_all(parameters);
   const std::shared_ptr<Device> device = parameters.front().device();
   if (counted.empty() && !all.defined()) co_return zeros(device, Shape(), DType::F64);
+  Task<void> compared = require_summed(counted, "clip_grad_norm", false);
+  co_await std::move(compared);
   Task<void> reduced = reduce_gradients(counted);
   co_await std::move(reduced);
   const NoGradGuard no_grad;

@@ -5,6 +5,7 @@
 
 #include <coshard/dtensor/factories.h>
 #include <coshard/dtensor/ops/ops.h>
+#include "dtensor/marks.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/output_place.h"
 #include "dtensor/ops/overlap_gate.h"
@@ -270,6 +271,7 @@ void GradientBuckets::add(GradMeta& leaf, Tensor gradient) {
   }
   put(slot, gradient);
   leaf.gradient = view_of_slot(slot, gradient.spec());
+  leaf.gradient.set_marks(gradient.marks());
   leaf.summed = slot.taken = false;
 }
 
@@ -354,6 +356,10 @@ std::shared_ptr<const Spec> GradientBuckets::spec_after(const Slot& slot) const 
   return make_spec(g.mesh(), layout, g.shape());
 }
 
+std::string GradientBuckets::name_of_slot(const Slot& slot) const {
+  return name_of_parameter(slot.parameter, static_cast<std::size_t>(&slot - slots_.data()));
+}
+
 void GradientBuckets::send(std::size_t number) {
   Bucket& bucket = buckets_[number];
   if (!note_what_leaves(number)) return;
@@ -377,7 +383,11 @@ void GradientBuckets::send(std::size_t number) {
   else  // in flight, as on the other ranks
     bucket.memory.set_in_flight(Work());
   for (const auto& [slot, spec] : sent) {
-    slot->parameter.set_grad(view_of_slot(*slot, spec));
+    const Tensor& p = slot->parameter;
+    const Tensor summed = view_of_slot(*slot, spec);
+    summed.set_marks(marks_once_summed(*p.grad_meta(), p.grad().marks(), mesh_, dim_,
+                                       options_.reduce, name_of_slot(*slot)));
+    p.set_grad(summed);
     mark_summed(slot->parameter.grad_meta());
   }
 }

@@ -63,6 +63,7 @@ class GradientBuckets final : public GradCollector,
   void send_unused_too();
   bool note_what_leaves(std::size_t number) const;
   std::shared_ptr<const Spec> spec_after(const Slot& slot) const;
+  std::string name_of_slot(const Slot& slot) const;
 
   DeviceMesh mesh_;
   int dim_;

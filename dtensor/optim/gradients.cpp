@@ -3,12 +3,14 @@
 
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
+#include "dtensor/marks.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/optim/gradients.h"
 #include "dtensor/origin.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/in_flight.h"
 #include "dtensor/redistribute/issue.h"
+#include "dtensor/replicas.h"
 #include "dtensor/step_graph.h"
 #include "kernels/run.h"
 #include "runtime/coro/user_call.h"
@@ -23,11 +25,13 @@ struct GradientBucket {
   DType dtype;
   Reduce reduce;
   std::vector<Tensor> parameters;
-  std::vector<std::shared_ptr<const Spec>> after;  // each gradient's spec once it is reduced
+  // Each gradient's spec and marks once it is reduced.
+  std::vector<std::shared_ptr<const Spec>> after;
+  std::vector<std::uint64_t> marks;
 };
 
 void put_gradient(std::vector<GradientBucket>& buckets, Communicator& communicator, Reduce reduce,
-                  const Tensor& parameter, std::shared_ptr<const Spec> after) {
+                  const Tensor& parameter, std::shared_ptr<const Spec> after, std::uint64_t marks) {
   if (const StepGraph* step = StepGraph::recording())
     step->require_met(parameter.grad_meta(), "a sum of gradients");
   const DType dtype = parameter.grad().dtype();
@@ -35,9 +39,10 @@ void put_gradient(std::vector<GradientBucket>& buckets, Communicator& communicat
     return b.communicator == &communicator && b.dtype == dtype && b.reduce == reduce;
   });
   if (bucket == buckets.end())
-    bucket = buckets.insert(buckets.end(), {&communicator, dtype, reduce, {}, {}});
+    bucket = buckets.insert(buckets.end(), {&communicator, dtype, reduce, {}, {}, {}});
   bucket->parameters.push_back(parameter);
   bucket->after.push_back(std::move(after));
+  bucket->marks.push_back(marks);
 }
 
 // Packs and reduces the gradients, and makes each a view into the bucket, in flight.
@@ -54,6 +59,7 @@ Tensor reduce_bucket(const GradientBucket& bucket) {
     kernels::run(*packed.device(),
                  kernels::Copy{view_of(view.raw_local()), view_of(g.raw_local())});
     offset += g.local_numel();
+    view.set_marks(bucket.marks[i]);
     bucket.parameters[i].set_grad(view);
   }
   issue_all_reduce(
@@ -100,7 +106,7 @@ void gather_partial(std::vector<GradientBucket>& buckets, const Tensor& paramete
   auto after = make_spec(g.mesh(), layout, g.shape());
   if (g.mesh().size(m) == 1 || !g.mesh().contains_this_rank())
     return parameter.set_grad(g.with_spec(after));
-  put_gradient(buckets, g.mesh().communicator(m), reduce, parameter, std::move(after));
+  put_gradient(buckets, g.mesh().communicator(m), reduce, parameter, std::move(after), g.marks());
 }
 
 // Whether the reduction of sums is the sum of the reductions.
@@ -210,9 +216,13 @@ void all_reduce_gradients(const std::vector<Tensor>& parameters, const DeviceMes
   const auto is_whole = [&](const Tensor& g) {
     return reduce == Reduce::Sum && is_whole_along(g, mesh, dim);
   };
-  for (const Tensor& p : parameters)
-    if (p.grad().defined() && !is_whole(p.grad()))
-      put_gradient(buckets, mesh.communicator(dim), reduce, p, p.grad().spec());
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Tensor& p = parameters[i];
+    if (!p.grad().defined() || is_whole(p.grad())) continue;
+    const std::uint64_t marks = marks_once_summed(*p.grad_meta(), p.grad().marks(), mesh, dim,
+                                                  reduce, name_of_parameter(p, i));
+    put_gradient(buckets, mesh.communicator(dim), reduce, p, p.grad().spec(), marks);
+  }
   for (const GradientBucket& bucket : buckets) reduce_bucket(bucket);
 }
 

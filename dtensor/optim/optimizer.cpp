@@ -7,6 +7,7 @@
 #include <coshard/runtime/trace_range.h>
 #include "dtensor/ops/local.h"
 #include "dtensor/optim/gradients.h"
+#include "dtensor/optim/unsummed.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/replicas.h"
 #include "dtensor/step_graph.h"
@@ -31,7 +32,9 @@ std::vector<NamedTensor> unreduced_gradients(const std::vector<Tensor>& paramete
   std::vector<NamedTensor> gradients;
   for (std::size_t i = 0; i < parameters.size(); ++i)
     if (const Tensor g = parameters[i].grad(); g.defined())
-      gradients.push_back({str_cat("the gradient of parameter ", i, " of the optimizer,"), g});
+      gradients.push_back({str_cat("the gradient of ", name_of_parameter(parameters[i], i),
+                                   " of the optimizer,"),
+                           g});
   return gradients;
 }
 
@@ -65,7 +68,12 @@ Task<void> Optimizer::step(CallSite site) {
   const TraceRange range(name());
   require_current();
   note_missing_gradients();
-  if (checks_replicas()) {
+  const bool checks = checks_replicas();
+  if (check_replicas > 0) {
+    Task<void> compared = require_summed(parameters_, name(), checks);
+    co_await std::move(compared);
+  }
+  if (checks) {
     Task<void> verified = verify_replicas(unreduced_gradients(parameters_));
     co_await std::move(verified);
   }

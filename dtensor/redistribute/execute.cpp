@@ -70,6 +70,7 @@ Tensor run_step(const Tensor& x, const Step& step) {
   collective.origin = x.origin();
   Tensor from = x, to = Tensor::empty(x.device(), step.after, x.dtype());
   to.set_origin(collective.origin);
+  to.set_marks(x.marks());
   if (step.packs) {
     from = Tensor::empty(x.device(), Shape{step.packed}, x.dtype());
     make_from(x, from, [place = place_of(from), pack = step.pack](const Tensor& source) {

@@ -43,6 +43,7 @@ void chain(Collective& collective, const Tensor& from) {
 
 void make_from(const Tensor& from, const Tensor& to, std::function<void(const Tensor& from)> make) {
   to.set_origin(from.origin());
+  to.set_marks(from.marks());
   if (!continues(from)) {
     from.wait();
     return make(from);

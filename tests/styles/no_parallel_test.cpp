@@ -109,7 +109,7 @@ TEST(NoParallel, PartialGradientsTakenForReplicasAreAnErrorAtTheFirstStepOnAllRa
     co_await backward(loss);
     SGD optimizer(gate.parameters(), {.lr = 0.1});
     const std::string text = co_await error_of(optimizer.step());
-    EXPECT_CONTAINS(text, "replicas differ: the gradient of parameter 0");
+    EXPECT_CONTAINS(text, "replicas differ: the gradient of parameter 'weight'");
   });
 }
 

@@ -48,8 +48,19 @@ DTensor from_local(const Tensor& local, const Layout& placements,
 
 // This rank's local tensor as a plain tensor, in flight if the DTensor is. No communication.
 // grad_placements: how to read the per-rank gradients; must have the tensor's shards. Default: the
-// tensor's layout with Partial read as Replicate.
+// tensor's layout with Partial read as Replicate. Backward fails with Error{BadInput} where that
+// reads a gradient as Replicate that was computed from shards or terms of the same dimension.
 Tensor to_local(const DTensor& tensor, std::optional<Layout> grad_placements = std::nullopt);
+
+// Says that a tensor differs by rank along a dimension of a mesh, in place, and returns it. What
+// comes out of to_local() of a Shard or a Partial is known to, with all that is computed from it;
+// what a loader reads, or a rank slices for itself, is not.
+//   Of a parameter: each rank trains its own. Its gradient is not compared with the other ranks'
+//             (Optimizer), and clip_grad_norm sums its norm over the dimension.
+//   Moves:    nothing.
+//   Fails:    Error{BadInput}: a DTensor with a layout along that dimension.
+Tensor varies(const Tensor& tensor, const DeviceMesh& mesh, int dim,
+              CallSite site = CallSite::current());
 
 // The logical tensor on every rank: redistributes to Replicate on every mesh dimension and waits in
 // place. grad_placements: as for to_local, of the replicated tensor.

@@ -9,7 +9,8 @@ namespace coshard {
 
 // While one is alive on every rank, the ranks of a mesh compare hashes of the Replicate outputs of
 // every operator except views: if bits differ, all fail at their next wait on that mesh with
-// Error{CommFailed}, which names the operator, both hashes and the call site. A layout that is
+// Error{CommFailed}, which names the operator, both hashes and the call site. So they do for plain
+// tensors off the tape that a style reads as Replicate, such as a batch. A layout that is
 // Replicate along only some mesh dimensions is compared along those. Inactive while a step is
 // captured.
 //   Cost: every such output is copied to the host and read once, and one barrier per output and
@@ -23,6 +24,7 @@ class ReplicaGuard final : private Observer {
 
   // For dispatch, on a rank that is observed; does nothing unless a guard is alive.
   static void look_at(const OpDef& op, const OpContext& made);
+  static bool is_active();  // on this rank
 
  private:
   World& world_;

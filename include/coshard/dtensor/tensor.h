@@ -149,9 +149,12 @@ class Tensor {
            impl().offset * static_cast<std::int64_t>(size_of(impl().dtype));
   }
   const std::shared_ptr<Storage>& storage() const { return impl().storage; }
-  // For the library (dtensor/origin.h): which data it holds, alike on all ranks. 0: unknown.
+  // For the library. Which data it holds, alike on all ranks; 0: unknown (dtensor/origin.h).
   std::uint64_t origin() const { return impl().origin; }
   void set_origin(std::uint64_t origin) const { impl().origin = origin; }
+  // Between which ranks it is known to differ, as bits (dtensor/marks.h); 0: not known.
+  std::uint64_t marks() const { return impl().marks | (impl().base ? impl().base->marks : 0); }
+  void set_marks(std::uint64_t marks) const { impl().marks = marks; }
   std::int64_t storage_offset() const { return impl().offset; }
 
   // --- gradients ---
@@ -173,7 +176,7 @@ class Tensor {
 
   // Call after writing to the memory directly: through data(), or as the owner of borrowed memory.
   // In-place operators, random fills and optimizers do so themselves. Backward then refuses to use
-  // saved tensors that had the old values.
+  // saved tensors that had the old values, and the new ones count as equal on all ranks (varies).
   void mark_written() const;
   // The tensor this is a view of; undefined for none. Handles from detach(), to_local() and
   // from_local() share memory but are not views.
@@ -207,8 +210,7 @@ class Tensor {
   // the error names. 0 on a rank outside the mesh.
   double item() const;
 
-  // Identity: equal for two handles to the same tensor.
-  const void* id() const { return impl_.get(); }
+  const void* id() const { return impl_.get(); }  // equal for two handles to the same tensor
 
   // --- factories ---
   // New memory on this rank, uninitialized. Error{BadInput}: a negative size; 2^63 bytes or more.
@@ -323,7 +325,6 @@ class Tensor {
   Tensor relu(CS_SITE) const;
   Tensor sigmoid(CS_SITE) const;
   Tensor tanh(CS_SITE) const;
-  // In-place operators.
   Tensor add_(const Tensor& other, double alpha = 1, CS_SITE) const;
   Tensor sub_(const Tensor& other, CS_SITE) const;
   Tensor mul_(const Tensor& other, CS_SITE) const;
@@ -354,7 +355,7 @@ class Tensor {
     std::uint32_t known = 0;  // the taped write that `grad` belongs to
     std::shared_ptr<Impl> base;
     const char* unwritable = nullptr;
-    std::uint64_t origin = 0;
+    std::uint64_t origin = 0, marks = 0;
   };
   Impl& impl() const {
     if (!impl_) [[unlikely]]
@@ -367,8 +368,7 @@ class Tensor {
   std::shared_ptr<Impl> impl_;
 
  public:
-  // A weak handle.
-  class Weak {
+  class Weak {  // a weak handle
    public:
     explicit Weak(const Tensor& tensor) : impl_(tensor.impl_) {}
     Tensor lock() const {

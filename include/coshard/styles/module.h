@@ -157,6 +157,8 @@ class Module : private FailureWitness {
   // The path of this module from its root: "layers.0.attn"; "" for a root.
   const std::string& path();
   std::string type_name() const;  // "Linear"
+  // How often it has been called in training, with the tape on; counts to 3.
+  int forwards() const { return forwards_; }
 
   // For constructors. A slot, or a module passed by reference, must be a member of this object; a
   // shared module is kept alive. Error{BadInput} for a name that is taken or contains a dot.
@@ -198,6 +200,7 @@ class Module : private FailureWitness {
   Module* parent_ = nullptr;
   std::string name_;
   const std::string* path_ = nullptr;  // null: not known yet
+  int forwards_ = 0;
   bool training_ = true;
   bool recompute_ = false;
   bool wrapping_ = false;  // the default run is calling run_all

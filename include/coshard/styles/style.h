@@ -46,6 +46,9 @@ class Style {
                module.path(), "'");
     held_->apply(module, mesh, options);
   }
+  // The placement of the shards that the style leaves as plain tensors; nullopt: it leaves none, or
+  // does not say (members output_layouts and use_local_output).
+  std::optional<Placement> local_output() const { return held_->local_output(); }
   friend std::ostream& operator<<(std::ostream& out, const Style& style) {
     if (!style.held_) return out << "no style";
     style.held_->print(out);
@@ -57,6 +60,7 @@ class Style {
     virtual ~Holder() = default;
     virtual void apply(Module&, const DeviceMesh&, const ParallelizeOptions&) const = 0;
     virtual void print(std::ostream&) const = 0;
+    virtual std::optional<Placement> local_output() const = 0;
   };
   template <class S>
   struct Held final : Holder {
@@ -71,6 +75,12 @@ class Style {
         out << style;
       else
         out << type_name_of(typeid(S));
+    }
+    std::optional<Placement> local_output() const override {
+      if constexpr (requires { Placement(style.output_layouts); })
+        if (style.use_local_output && Placement(style.output_layouts).is_sharded())
+          return style.output_layouts;
+      return std::nullopt;
     }
     S style;
   };

@@ -6,7 +6,8 @@
 namespace coshard {
 
 // Compares the bits of all parameters and gradients of `module` along the mesh dimensions where
-// they are Replicate. A collective over their meshes.
+// they are Replicate, and those of its plain parameters along the meshes of its DTensors, but for
+// dimensions along which each rank trains its own (varies). A collective over these meshes.
 //   Resumes: when all hashes have arrived.
 //   Moves:   8 bytes per tensor: one all_gather per mesh dimension, hidden from observers; and each
 //            tensor from the device to the host.

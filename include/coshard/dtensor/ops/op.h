@@ -136,6 +136,8 @@ struct OpDef {
   // Bit i: `backward` reads in[i] (out[i]). The others are not saved and are undefined in its
   // GradContext.
   unsigned saves_in = ~0u, saves_out = ~0u;
+  // Bit i: the outputs depend on the values of in[i], not only on its shape.
+  unsigned reads_in = ~0u;
   // rule and infer depend on floating-point attributes only by whether each is 0, 1, negative or
   // finite: calls that agree in this share a cached decision.
   bool reals_by_kind = false;
