@@ -71,6 +71,17 @@ void set_origin_of(const Tensor& gradient, std::uint64_t of_tensor) {
   if (gradient.defined() && of_tensor != 0) gradient.set_origin(origin_of_gradient(of_tensor));
 }
 
+// Of a leaf that is multiplied by zero so that every rank reaches it. Does not wait.
+bool is_known_zero(const Tensor& gradient) {
+  if (gradient.in_flight() || gradient.device()->kind() != DeviceKind::Cpu ||
+      !gradient.is_contiguous())
+    return false;
+  const auto* at = static_cast<const std::byte*>(gradient.address());
+  const std::size_t bytes =
+      static_cast<std::size_t>(gradient.local_numel()) * size_of(gradient.dtype());
+  return std::all_of(at, at + bytes, [](std::byte each) { return each == std::byte{0}; });
+}
+
 void add_to_gradient(GradMeta& meta, Tensor gradient) {
   if (const auto collector = meta.collector.lock())
     return collector->add(meta, std::move(gradient));
@@ -191,7 +202,8 @@ void BackwardPass::arrive(const Meta& meta, Tensor gradient) {
     return outer_->arrive(meta, std::move(gradient));
   if (for_targets_ && !leads_to_target(meta)) return;
   if (!meta->producer) {
-    if (!for_targets_) note_term(*meta, gradient.marks(), loss_marks_);
+    if (!for_targets_ && (gradient.marks() != 0 || !is_known_zero(gradient)))
+      note_term(*meta, gradient.marks(), loss_marks_);
     return void(arrived_.emplace_back(meta, std::move(gradient)));
   }
   Waiting& waiting = queue_[meta->producer->sequence];

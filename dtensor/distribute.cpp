@@ -20,10 +20,12 @@ namespace {
 
 class ToLocalNode final : public GradNode {
  public:
-  // own_marks: where the tensor itself is not Replicate.
-  ToLocalNode(std::shared_ptr<const Spec> gradient_spec, std::uint64_t own_marks)
-      : gradient_spec_(std::move(gradient_spec)),
-        whole_(gradient_spec_->mesh_marks & ~gradient_spec_->marks & ~own_marks) {}
+  // `layout`: of the tensor itself.
+  ToLocalNode(std::shared_ptr<const Spec> gradient_spec, const Layout& layout)
+      : gradient_spec_(std::move(gradient_spec)), whole_(gradient_spec_->layout) {
+    for (int m = 0; m < layout.ndim(); ++m)
+      if (!layout[m].is_replicate()) whole_[m] = layout[m];
+  }
   std::string_view name() const override { return "to_local"; }
   bool records_backward() const override { return true; }
   bool shares_memory() const override { return true; }
@@ -31,7 +33,7 @@ class ToLocalNode final : public GradNode {
     const Tensor& gradient = output_grads[0];
     CS_REQUIRE(gradient.local_shape() == gradient_spec_->local_shape, "to_local: gradient ",
                gradient, " does not match ", describe(*gradient_spec_));
-    const std::uint64_t wrong = gradient.marks() & whole_;
+    const std::uint64_t wrong = marks_against(gradient.marks(), gradient_spec_->mesh, whole_);
     CS_REQUIRE(wrong == 0, "to_local: the gradient of the local tensor of ",
                describe(*gradient_spec_), " was computed from shards or terms of ", names_of(wrong),
                " and differs by rank, but is read as Replicate there; pass grad_placements with "
@@ -44,7 +46,7 @@ class ToLocalNode final : public GradNode {
 
  private:
   std::shared_ptr<const Spec> gradient_spec_;
-  std::uint64_t whole_;
+  Layout whole_;  // Replicate where the gradient has to be the same on all ranks
 };
 
 Tensor scatter_along(const Tensor& whole, const DeviceMesh& mesh, int m, int dim, int source) {
@@ -104,6 +106,7 @@ DTensor part_of_full(const Tensor& full, const DeviceMesh& mesh, const Layout& l
     kernels::run(*value.device(),
                  kernels::Fill{value.data(), value.dtype(), value.local_numel(), *term});
   }
+  value.set_marks(full.marks());
   return value.with_spec(spec);
 }
 
@@ -135,7 +138,7 @@ Tensor to_local(const DTensor& tensor, std::optional<Layout> grad_placements) {
   const Tensor inputs[] = {tensor};
   if (taped(inputs))
     push_record(std::make_shared<ToLocalNode>(make_spec(tensor.mesh(), layout, tensor.shape()),
-                                              tensor.spec()->marks),
+                                              tensor.layout()),
                 inputs, std::span<Tensor>(&out, 1));
   return out;
 }

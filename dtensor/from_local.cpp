@@ -30,10 +30,13 @@ class FromLocalNode final : public GradNode {
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
     const Tensor& gradient = output_grads[0];
     // Recorded on the tape if second derivatives are requested.
-    const Tensor part = taped(output_grads) ? to_local(redistribute(gradient, wanted_).tensor())
-                                            : redistribute_raw(gradient, wanted_).raw_local();
+    const Tensor part = taped(output_grads)
+                            ? to_local(redistribute(gradient, wanted_).tensor(), second_gradient())
+                            : redistribute_raw(gradient, wanted_).raw_local();
     if (mesh_.contains_this_rank())
-      part.set_marks(gradient.marks() | make_spec(mesh_, wanted_, gradient.shape())->marks);
+      // Under a Partial, each rank has a term: its gradient, though the same, belongs to that.
+      part.set_marks(gradient.marks() | make_spec(mesh_, wanted_, gradient.shape())->marks |
+                     make_spec(mesh_, layout_, gradient.shape())->marks);
     if (mesh_.contains_this_rank())
       return sink.accumulate(0, gradient_of_partial(part, term_.get(name()), mesh_, layout_));
     // A leaf gets no gradient. Otherwise the producer may be on a larger mesh, whose ranks must all
@@ -45,6 +48,14 @@ class FromLocalNode final : public GradNode {
   }
 
  private:
+  // How to read the gradient of a gradient: each rank's term of a Partial has its own.
+  std::optional<Layout> second_gradient() const {
+    Layout layout = wanted_;
+    for (int m = 0; m < layout.ndim(); ++m)
+      if (layout_[m].is_partial() && wanted_[m].is_replicate()) layout[m] = Partial();
+    return layout;
+  }
+
   Shape local_shape_;
   DeviceMesh mesh_;
   Layout layout_, wanted_;

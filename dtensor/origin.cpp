@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <vector>
 
 #include <coshard/dtensor/tape.h>
@@ -23,6 +24,8 @@ std::uint64_t hash_of(std::string_view text) {
   for (const char letter : text) hash = mix(hash, static_cast<unsigned char>(letter));
   return hash;
 }
+
+std::string_view name_of(const Tensor& t) { return t.grad_meta() ? t.grad_meta()->name : ""; }
 
 }  // namespace
 
@@ -56,9 +59,12 @@ std::uint64_t origin_of_result(std::span<const Tensor> in) {
 
 Counts order_to_compare(std::span<const Tensor> list) {
   std::vector<std::int64_t> all;
+  std::map<std::string_view, int> uses;
+  for (const Tensor& t : list) ++uses[name_of(t)];
   for (const Tensor& t : list) {
-    const std::string_view name = t.grad_meta() ? t.grad_meta()->name : "";
-    const std::uint64_t one = name.empty() ? t.origin() : hash_of(name);
+    const std::string_view name = name_of(t);
+    const bool shared = name.empty() || uses[name] > 1;  // roots of one class, "weight" of each
+    const std::uint64_t one = shared ? t.origin() : hash_of(name);
     if (one == 0) return nullptr;
     all.push_back(static_cast<std::int64_t>(one));
   }

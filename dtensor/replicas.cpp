@@ -50,6 +50,14 @@ std::uint64_t bits_hash(const Tensor& x) {
   return hash;
 }
 
+std::uint64_t hash_of_zeros(const Tensor& like) {
+  if (like.device()->kind() == kSimDevice) return 0;
+  const std::size_t bytes = static_cast<std::size_t>(like.local_numel()) * size_of(like.dtype());
+  std::uint64_t hash = bytes;
+  for (std::size_t i = 0; i < bytes; i += sizeof hash) hash = mix(hash, 0);
+  return hash;
+}
+
 namespace {
 
 // The values of all ranks along dimension m, concatenated, in flight.
@@ -59,8 +67,10 @@ Tensor gathered(const Tensor& mine, const DeviceMesh& mesh, int m) {
   c.extent = mine.numel() * mesh.size(m);
   c.label = "replicas";
   c.unobserved = true;
+  c.origin = mine.origin();
   const Tensor all = Tensor::empty(mine.device(), Shape{c.extent}, DType::I64);
   issue_into(mesh.communicator(m), c, mine, all);
+  all.set_origin(mine.origin());
   return all;
 }
 
@@ -104,9 +114,7 @@ void compare_replicas(const MeshReplicas& part, const Hashes& hashes) {
       const std::uint64_t mine = hashes[place * count + t], other = hashes[first * count + t];
       CS_REQUIRE(mine == other, "replicas differ: ", each.name, ' ', each.tensor, " of rank ",
                  ranks[place], " (hash ", mine, ") differs from that of rank ", ranks[first],
-                 " (hash ", other,
-                 "); if each rank holds only a part of the gradient, declare it Partial "
-                 "(grad_placements)");
+                 " (hash ", other, "); ", each.remedy);
     }
   }
 }
@@ -114,16 +122,17 @@ void compare_replicas(const MeshReplicas& part, const Hashes& hashes) {
 // Whether its layout says that ranks along the dimension hold the same.
 bool is_replicated_along(const Tensor& x, const DeviceMesh& mesh, int dim) {
   const int own = dim_of(x, mesh, dim);
-  if ((x.marks() & mark_of(mesh, dim)) != 0) return false;  // each rank has its own
+  if ((own_along(x) & mark_of(mesh, dim)) != 0) return false;  // each rank has its own
   return own < 0 || x.layout()[own].is_replicate();
 }
 
 }  // namespace
 
-std::string name_of_parameter(const Tensor& x, std::size_t number) {
+std::string name_of_parameter(const Tensor& x, std::size_t number, std::size_t count) {
   const std::string_view name = x.grad_meta() ? x.grad_meta()->name : "";
-  return name.empty() ? str_cat("parameter ", number, " (", brief(x), ")")
-                      : str_cat("parameter '", name, "'");
+  if (!name.empty()) return str_cat("parameter '", name, "'");
+  const std::string of = count > 0 ? str_cat(" of ", count) : "";
+  return str_cat("parameter ", number, of, " (", brief(x), ")");
 }
 
 std::shared_ptr<const ReplicaHashes> replica_hashes(const std::vector<Tensor>& parameters,
@@ -181,6 +190,7 @@ Task<void> verify_replicas(std::vector<NamedTensor> tensors, CallSite site) {
     for (const NamedTensor& each : part.tensors) hashes.push_back(bits_hash(each.tensor));
     Tensor all = Tensor::empty(device, Shape{static_cast<std::int64_t>(hashes.size())}, DType::I64);
     device->upload(all.data(), hashes.data(), hashes.size() * sizeof hashes[0]);
+    all.set_origin(hashes.size());  // the same on all ranks, from whatever line
     for (int m = part.mesh.ndim(); m-- > 0;) {
       if (part.mesh.size(m) == 1) continue;
       all = gathered(all, part.mesh, m);

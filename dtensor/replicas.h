@@ -16,6 +16,8 @@ namespace coshard {
 struct NamedTensor {
   std::string name;  // what errors call it
   Tensor tensor;
+  std::string_view remedy =
+      "if each rank holds only a part of the gradient, declare it Partial (grad_placements)";
 };
 
 // Compares the bits of every DTensor along the mesh dimensions where it is Replicate. Ignores plain
@@ -27,8 +29,8 @@ struct NamedTensor {
 //            rank that differs from the first replica. Also in a captured step.
 Task<void> verify_replicas(std::vector<NamedTensor> tensors, CallSite site = CallSite::current());
 
-// "parameter 'layers.0.weight'", or its number and shape where no module has named it.
-std::string name_of_parameter(const Tensor& x, std::size_t number);
+// "parameter 'layers.0.weight'", or its number (of `count`) and shape where no module has named it.
+std::string name_of_parameter(const Tensor& x, std::size_t number, std::size_t count = 0);
 
 // What ranks compare of parameters that they must hold alike along dimension `dim` of `mesh`
 // (Collective::replicas). Those in flight, and those whose layout says otherwise, count as equal.
@@ -46,5 +48,6 @@ void compare_now(Communicator& communicator, const Noted& done);
 // A hash of the bits of the local tensor's elements; copies them to the host. 0 on a device that
 // computes nothing (simulate).
 std::uint64_t bits_hash(const Tensor& x);
+std::uint64_t hash_of_zeros(const Tensor& like);  // if all its bits were 0
 
 }  // namespace coshard

@@ -3,6 +3,7 @@
 #include <coshard/dtensor/ops/promotion.h>
 #include <coshard/dtensor/tape.h>
 #include <coshard/dtensor/waits_in_place.h>
+#include "dtensor/marks.h"
 #include "dtensor/origin.h"
 #include "dtensor/step_graph.h"
 #include "dtensor/writes.h"
@@ -100,6 +101,7 @@ Tensor Tensor::base() const {
 void Tensor::set_base(const Tensor& viewed) const {
   impl().base = viewed.impl().base ? viewed.impl_->base : viewed.impl_;
   impl().known = viewed.impl_->known;
+  impl().marks = 0;  // the base's count
   impl().untaped_view = !grad_enabled() || viewed.impl_->untaped_view;
 }
 
@@ -114,6 +116,7 @@ Tensor& Tensor::set_requires_grad(bool value) {
   if (value) leave_base();  // a leaf is not a view of another tensor
   if (value && impl().origin == 0) numbered(*this, Numbered::Parameter);
   impl().grad->origin = impl().origin;
+  impl().grad->own_along |= marks();
   return *this;
 }
 
@@ -131,7 +134,8 @@ void Tensor::set_grad(Tensor gradient) const {
              " does not match ", *this);
   if (!impl().grad) impl().grad = std::make_shared<GradMeta>();
   if (StepGraph* step = StepGraph::recording()) step->sets(impl().grad);
-  if (!gradient.defined()) impl().grad->forget();
+  if (!gradient.defined()) impl().grad->summed = false;
+  impl().grad->terms = {};
   impl().grad->gradient = std::move(gradient);
 }
 
@@ -145,7 +149,7 @@ Tensor Tensor::with_spec(std::shared_ptr<const Spec> spec) && {
   if (impl_.use_count() != 1 || impl_->grad || impl_->base)
     return std::as_const(*this).with_spec(std::move(spec));
   impl_->spec = std::move(spec);
-  if (impl_->spec) impl_->marks &= ~impl_->spec->mesh_marks;
+  if (impl_->spec && impl_->marks != 0) impl_->marks = marks_outside(impl_->marks, *impl_->spec);
   impl_->known = impl_->storage->buffer->taped_write;
   return std::move(*this);
 }
@@ -164,7 +168,8 @@ Tensor Tensor::view_as(const Shape& local_shape, const Strides& strides, std::in
   out.impl_->unwritable = impl().unwritable;
   out.impl_->origin = impl().origin;
   out.impl_->marks = marks();
-  if (out.impl_->spec) out.impl_->marks &= ~out.impl_->spec->mesh_marks;
+  if (out.impl_->spec && out.impl_->marks != 0)
+    out.impl_->marks = marks_outside(out.impl_->marks, *out.impl_->spec);
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/dtensor/tape.h>
+#include "dtensor/marks.h"
 #include "dtensor/replicas.h"
 #include "runtime/coro/user_call.h"
 #include "styles/module_change.h"
@@ -147,6 +148,7 @@ void cut(std::vector<ShardedParameter>& parameters, const DeviceMesh& mesh) {
     if (mesh.size() > 1) p.hash_when_cut = bits_hash(x);
     p.shard = std::move(mine).with_spec(spec);
     p.writes_when_cut = p.shard.storage()->changes();
+    p.shard.set_marks(marks_outside(own_along(x), *spec));
     p.shard.set_requires_grad(x.requires_grad());
   }
   for (const ShardedParameter& p : parameters)

@@ -48,6 +48,7 @@ class LossParallelNode final : public GradNode {
     const Tensor given = contiguous(gradient.raw_local());
     const Shape shape{each ? rows.rows : given.local_numel()};
     const Tensor out = rows_gradient(rows, view(given, shape), statistics_);
+    out.set_marks(rows.logits.marks() | rows.targets.marks());
     sink.accumulate(0, out.with_spec(layouts_.logits));
   }
 
@@ -186,6 +187,7 @@ Tensor statistics_of_ranks(const LossRows& rows, const LossLayouts& layouts) {
   const DeviceMesh& mesh = layouts.mesh();
   const Tensor slots =
       row_statistics(rows, mesh.coordinate()[static_cast<std::size_t>(m)], mesh.size(m));
+  slots.set_origin(rows.logits.origin());
   if (slots.local_numel() > 0)
     issue_all_reduce(mesh.communicator(m), Reduce::Sum, slots, {"loss_parallel"});
   return slots;
@@ -195,6 +197,7 @@ Tensor statistics_of_ranks(const LossRows& rows, const LossLayouts& layouts) {
 // dimensions that shard them.
 Tensor whole_batch_weight(const LossRows& rows, const LossLayouts& layouts) {
   const Tensor cell = batch_weight(rows);
+  cell.set_origin(rows.logits.origin());
   std::vector<int> cuts;
   for (int m = 0; m < layouts.rows.ndim(); ++m)
     if (layouts.rows[m].is_shard() && layouts.mesh().size(m) > 1) cuts.push_back(m);

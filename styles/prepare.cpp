@@ -15,14 +15,22 @@ namespace {
 
 // The ranks compare a plain tensor that they must have read alike, such as a batch: in the first
 // two forwards of training, and under a ReplicaGuard.
-void note_values(Module& module, const Tensor& x, const DeviceMesh& mesh) {
-  if (x.requires_grad() || x.in_flight() || mesh.size() == 1 || !mesh.contains_this_rank()) return;
+void compare_values(Module& module, const Tensor& x, const DeviceMesh& mesh) {
+  if (x.requires_grad() || mesh.size() == 1 || !mesh.contains_this_rank()) return;
   const bool is_new = module.training() && grad_enabled() && module.forwards() <= 2;
   if ((!is_new && !ReplicaGuard::is_active()) || StepGraph::recording() != nullptr) return;
-  compare_now(mesh.communicator(0),
-              {interned(str_cat("read a plain tensor as Replicate for ", module.type_name(), " '",
-                                module.path(), "', with hash")),
-               "in forward", bits_hash(x), static_cast<std::uint64_t>(module.forwards())});
+  x.wait(module.type_name());
+  ReplicaHashes hashes;
+  hashes.names.push_back(
+      str_cat("forward ", module.forwards(), " of ", module.path(), x.dtype(), x.shape()));
+  hashes.hashes.push_back(0);
+  hashes.gradients.push_back(bits_hash(x));
+  hashes.about.push_back(str_cat(
+      module.type_name(), " '", module.path(), "' read ", x,
+      " as Replicate, with other values on "
+      "each of them (a batch, or what is drawn or dropped by rank): ranks of one slice must read "
+      "the same, those along another dimension of the mesh may not"));
+  mesh.communicator(0).compare_with_next(std::make_shared<ReplicaHashes>(std::move(hashes)));
 }
 
 }  // namespace
@@ -35,7 +43,7 @@ DTensor as_distributed(Module& module, const Tensor& x, const DeviceMesh& mesh, 
   const Layout layout = normalize(Layout(placement), x.shape(), "input_layouts");
   require_alike(x, mesh, layout,
                 [&] { return str_cat(module.type_name(), " '", module.path(), "'"); });
-  if (layout[0].is_replicate()) note_values(module, x, mesh);
+  if (layout[0].is_replicate()) compare_values(module, x, mesh);
   FromLocalOptions options;
   if (whole && layout[0].is_shard(x.ndim() - 1)) {
     Shape shape = x.shape();

@@ -46,12 +46,11 @@ std::optional<Layout> layout_of_sum(const Layout& a, const Layout& b) {
 }
 
 // What is known of the terms of a gradient, now of a shard's.
-void pass_on(const GradMeta& whole, GradMeta& shard) {
-  shard.alike_terms |= whole.alike_terms;
+void pass_on(const GradMeta::Terms& whole, GradMeta::Terms& shard) {
+  shard.alike |= whole.alike;
   shard.alike_loss |= whole.alike_loss;
-  shard.summed_along |= whole.summed_along;
-  shard.varies_since = whole.varies_since;
-  shard.varies_in = whole.varies_in;
+  shard.summed |= whole.summed;
+  if (!whole.from.empty()) shard.from = whole.from;
 }
 
 // Whether this rank holds the value of a gradient in `from` once it is laid out as `to`: where a
@@ -205,14 +204,14 @@ void ShardGroup::reduce() {
       parts.push_back({&p, spec_of_part(p, mesh_),
                        marks_once_summed(whole, whole.gradient.marks(), mesh_, 0, options_.reduce,
                                          str_cat("parameter '", p.name, "'"))});
-      if (parts.back().marks != 0) pass_on(whole, *p.shard.grad_meta());
+      pass_on(whole.terms, p.shard.grad_meta()->terms);
     } else if (gradients_.defined() && gradient_place(p).begin >= 0 && numel(p.shape) > 0) {
       const Tensor missing = gradient_view(p);
       kernels::run(*missing.device(),
                    kernels::Fill{missing.data(), missing.dtype(), missing.local_numel(), 0});
     }
     p.whole.grad_meta()->gradient = Tensor();
-    p.whole.grad_meta()->forget();
+    p.whole.grad_meta()->terms = {};
   }
   if (parts.empty()) return;
   const Tensor mine = scattered();
@@ -224,7 +223,7 @@ void ShardGroup::reduce() {
     const Tensor sum = part_of_memory(mine, shard.local_shape(),
                                       gradient_place(*part.parameter).shard_begin, part.spec);
     sum.set_marks(part.marks | (before.defined() ? before.marks() : 0));
-    shard.set_grad(sum);
+    replace_grad(shard, sum);
     tell(*part.parameter);
   }
 }

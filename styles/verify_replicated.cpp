@@ -14,7 +14,7 @@ namespace {
 DTensor on_mesh(const Tensor& x, const DeviceMesh& mesh) {
   Layout layout = whole_on(mesh);
   for (int m = 0; m < mesh.ndim(); ++m)
-    if ((x.marks() & mark_of(mesh, m)) != 0) layout[m] = Partial();
+    if ((own_along(x) & mark_of(mesh, m)) != 0) layout[m] = Partial();
   return x.detach().with_spec(make_spec(mesh, layout, x.shape()));
 }
 
@@ -29,7 +29,10 @@ Task<void> verify_replicated(Module& module, CallSite site) {
       meshes.push_back(p.slot->mesh());
   for (const NamedParameter& p : module.named_parameters()) {
     for (const DeviceMesh& mesh : meshes)
-      if (!p.slot->is_distributed()) tensors.push_back({p.name, on_mesh(*p.slot, mesh)});
+      if (!p.slot->is_distributed())
+        tensors.push_back({p.name, on_mesh(*p.slot, mesh),
+                           "load or seed it alike on all ranks, or say varies(parameter, mesh, "
+                           "dim) if each rank trains its own"});
     tensors.push_back({p.name, *p.slot});
     if (const Tensor gradient = p.slot->grad(); gradient.defined())
       tensors.push_back({"the gradient of " + p.name, gradient});

@@ -105,8 +105,9 @@ std::vector<Tensor> all_on_one_mesh(const OpDef& op, std::span<const Tensor> in,
                show_call(op, in),
                ": got both plain tensors and DTensors; make the plain one a DTensor "
                "(distribute_tensor, from_local), or take to_local() of the other");
-    require_alike(t, placed->mesh(), Layout::filled(placed->mesh().ndim(), Replicate()),
-                  [&] { return show_call(op, in); });
+    if (grad_enabled())  // a metric may do with each rank's own
+      require_alike(t, placed->mesh(), Layout::filled(placed->mesh().ndim(), Replicate()),
+                    [&] { return show_call(op, in); });
     t = from_local(t, placed->mesh());
   }
   return together;
@@ -190,10 +191,11 @@ OpCall::OpCall(const OpDef& op, std::vector<Tensor> in, const Attrs& attrs)
 }
 
 std::uint64_t OpCall::origin() const { return origin_of_result(used_); }
+std::uint64_t OpCall::marks() const { return marks_of_result(used_, op_.reads_in); }
 
 Tensor OpCall::record(Tensor out) {
   if (out.origin() == 0) out.set_origin(origin());
-  out.set_marks(marks_of_result(used_, op_.reads_in));
+  out.set_marks(marks());
   if (out_spec_) out = std::move(out).with_spec(out_spec_);
   if (record_) push_record(record_, in_, std::span<Tensor>(&out, 1));
   return out;

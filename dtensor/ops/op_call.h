@@ -30,7 +30,8 @@ class OpCall {
   const Shape& local_shape() const { return out_shape_; }
   DType dtype() const { return out_dtype_; }
   OpContext context() const { return {used_, attrs_}; }
-  std::uint64_t origin() const;  // the output's (Tensor::origin)
+  std::uint64_t origin() const;
+  std::uint64_t marks() const;  // the output's (Tensor::origin)
   // Returns `out` as the call's output: with its spec, on the tape.
   Tensor record(Tensor out);
 

@@ -41,6 +41,11 @@ class RowProduct {
   const Shape& local_shape() const { return first().local_shape(); }
   DType dtype() const { return first().dtype(); }
   std::uint64_t origin() const { return first().origin(); }
+  std::uint64_t marks() const {
+    std::uint64_t marks = 0;
+    for (const OpCall& call : calls_) marks |= call.marks();
+    return marks;
+  }
   // From now on compute() reads the rows of x from another tensor of its shape.
   void read_from(Tensor x) { xs_.front() = std::move(x); }
   // From now on compute() takes rows of [the product of the leading dimensions, n].

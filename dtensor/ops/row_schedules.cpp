@@ -136,6 +136,7 @@ Tensor room_for(const RowProduct& product, Placement placement) {
   const auto spec = make_spec(product.mesh(), Layout(placement), product.spec()->shape);
   Tensor room = Tensor::empty(product.device(), spec, product.dtype());
   room.set_origin(product.origin());
+  room.set_marks(product.marks());
   return room;
 }
 

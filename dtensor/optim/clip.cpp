@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <limits>
+#include <unordered_set>
 
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/optimizer.h>
@@ -10,6 +11,7 @@
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/output_place.h"
 #include "dtensor/optim/unsummed.h"
+#include "dtensor/origin.h"
 #include "dtensor/redistribute/issue.h"
 #include "dtensor/step_graph.h"
 #include "kernels/run.h"
@@ -35,9 +37,9 @@ bool counted_here(const Tensor& gradient) {
 }
 
 // Over this rank's share: the sum of |g|^p, or (p = 0) the largest |g|; f64 [1].
-Tensor own_norm(const NormPart& part, double p) {
-  const auto& device = part.gradients.front().device();
+Tensor own_norm(const NormPart& part, const std::shared_ptr<Device>& device, double p) {
   const auto count = static_cast<std::int64_t>(part.gradients.size());
+  if (count == 0) return zeros(device, Shape{1}, DType::F64);
   const Tensor cells = zeros(device, Shape{count}, DType::F64);
   for (std::int64_t i = 0; i < count; ++i) {
     const Tensor& gradient = part.gradients[static_cast<std::size_t>(i)];
@@ -82,13 +84,19 @@ Tensor scaled(const Tensor& parameter, const Tensor& factor) {
   return made;
 }
 
-// Parameters with a gradient, each once.
+std::vector<Tensor> each_once(const std::vector<Tensor>& parameters) {
+  std::vector<Tensor> found;
+  std::unordered_set<const void*> seen;
+  for (const Tensor& p : parameters)
+    if (seen.insert(p.id()).second) found.push_back(p);
+  return found;
+}
+
+// Parameters with a gradient.
 std::vector<Tensor> with_gradient(const std::vector<Tensor>& parameters) {
   std::vector<Tensor> found;
   for (const Tensor& p : parameters) {
-    const bool known = std::any_of(found.begin(), found.end(),
-                                   [&](const Tensor& other) { return other.id() == p.id(); });
-    if (known || !p.grad().defined()) continue;
+    if (!p.grad().defined()) continue;
     if (const StepGraph* step = StepGraph::recording())
       step->require_met(p.grad_meta(), "clip_grad_norm");
     found.push_back(p);
@@ -96,18 +104,20 @@ std::vector<Tensor> with_gradient(const std::vector<Tensor>& parameters) {
   return found;
 }
 
+// Where each rank trains its own, all take part, with a gradient or without.
 std::vector<NormPart> parts_of(const std::vector<Tensor>& parameters) {
   std::vector<NormPart> parts;
   for (const Tensor& parameter : parameters) {
     const Tensor gradient = parameter.grad();
-    const DeviceMesh mesh = gradient.is_distributed() ? gradient.mesh() : DeviceMesh();
+    const std::uint64_t own = outermost_of(own_along(parameter));
+    if (!gradient.defined() && own == 0) continue;
+    const DeviceMesh mesh = parameter.is_distributed() ? parameter.mesh() : DeviceMesh();
     auto part = std::ranges::find_if(parts, [&](const NormPart& known) {
       return known.mesh.defined() == mesh.defined() && (!mesh.defined() || known.mesh == mesh) &&
-             known.marks == outermost_of(parameter.marks());
+             known.marks == own;
     });
-    if (part == parts.end())
-      part = parts.insert(part, NormPart{mesh, {}, outermost_of(parameter.marks())});
-    part->gradients.push_back(gradient);
+    if (part == parts.end()) part = parts.insert(part, NormPart{mesh, {}, own});
+    if (gradient.defined()) part->gradients.push_back(gradient);
   }
   return parts;
 }
@@ -153,12 +163,14 @@ std::vector<Tensor> norms_of(const std::vector<Tensor>& parameters, const Device
   for (const NormPart& part : parts_of(parameters)) {
     const bool joined = all.defined() && part.mesh.defined() && part.marks == 0;
     std::vector<Tensor>& list = joined ? apart : norms;
-    list.push_back(own_norm(part, largest ? 0 : p));
+    list.push_back(own_norm(part, device, largest ? 0 : p));
+    list.back().set_origin(origin_of_result(parameters));
     if (!joined) combine_norm(part, list.back(), largest);
   }
   if (!all.defined()) return norms;
   const NormPart joined{all, {}, 0};
   norms.push_back(sum_of_norms(apart, largest));
+  norms.back().set_origin(origin_of_result(parameters));
   combine_norm(joined, norms.back(), largest);
   return norms;
 }
@@ -170,12 +182,13 @@ Task<Tensor> clip_grad_norm(Tensors parameters, double max_norm, double p, CallS
   CS_REQUIRE(max_norm >= 0, "clip_grad_norm: max_norm must not be negative, got ", max_norm);
   CS_REQUIRE(p > 0, "clip_grad_norm: the norm type must be positive, got ", p);
   CS_REQUIRE(!parameters.empty(), "clip_grad_norm: the list of parameters is empty");
-  const std::vector<Tensor> counted = with_gradient(parameters);
+  const std::vector<Tensor> listed = each_once(parameters);
+  const std::vector<Tensor> counted = with_gradient(listed);
   const DeviceMesh all = mesh_of_all(parameters);
   const std::shared_ptr<Device> device = parameters.front().device();
-  if (counted.empty() && !all.defined()) co_return zeros(device, Shape(), DType::F64);
-  Task<void> compared = require_summed(counted, "clip_grad_norm", false);
-  co_await std::move(compared);
+  const bool any_own =
+      std::ranges::any_of(listed, [](const Tensor& p) { return own_along(p) != 0; });
+  if (counted.empty() && !all.defined() && !any_own) co_return zeros(device, Shape(), DType::F64);
   Task<void> reduced = reduce_gradients(counted);
   co_await std::move(reduced);
   const NoGradGuard no_grad;
@@ -183,15 +196,16 @@ Task<Tensor> clip_grad_norm(Tensors parameters, double max_norm, double p, CallS
   for (const Tensor& parameter : counted) gradients.push_back(parameter.grad());
   Task<void> there = arrival_of(std::move(gradients));
   co_await std::move(there);
+  compare_gradients(counted, false);
   const bool largest = p == std::numeric_limits<double>::infinity();
-  const std::vector<Tensor> norms = norms_of(counted, all, device, p, largest);
+  const std::vector<Tensor> norms = norms_of(listed, all, device, p, largest);
   Task<void> summed = arrival_of(norms);
   co_await std::move(summed);
   Tensor norm = sum_of_norms(norms, largest);
   if (!largest) norm = pow(norm, 1 / p);
   norm = view(norm, Shape());
   const Tensor factor = clamp(mul(reciprocal(add(norm, 1e-6)), max_norm), std::nullopt, 1.0);
-  for (const Tensor& parameter : counted) parameter.set_grad(scaled(parameter, factor));
+  for (const Tensor& parameter : counted) replace_grad(parameter, scaled(parameter, factor));
   co_return norm;
 }
 

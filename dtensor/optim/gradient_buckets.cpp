@@ -1,6 +1,7 @@
 #include "dtensor/optim/gradient_buckets.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include <coshard/dtensor/factories.h>
@@ -139,12 +140,11 @@ void GradientBuckets::fill(std::span<const int> order) {
   for (Open& one : all) buckets_.push_back({Tensor(), std::move(one.slots)});
 }
 
-// The gradients that this backward does not reach come last.
-void GradientBuckets::build(std::span<const int> reached) {
-  std::vector<int> order;
-  if (!options_.find_unused_parameters) order.assign(reached.begin(), reached.end());
-  for (int i = static_cast<int>(slots_.size()) - 1; i >= 0; --i)
-    if (std::ranges::find(order, i) == order.end()) order.push_back(i);
+// The last parameters first, as backward usually completes them: not in the order of this rank's
+// tape, since ranks may reach parameters in another order.
+void GradientBuckets::build() {
+  std::vector<int> order(slots_.size());
+  std::iota(order.rbegin(), order.rend(), 0);
   const Tensor& first = slots_.front().parameter;
   require_not_recording(*first.device(), "DataParallel", "allocate the gradients");
   fill(order);
@@ -171,7 +171,7 @@ bool GradientBuckets::begin(std::span<const int> reached) {
     CS_REQUIRE(slot.parameter.is_leaf(), "DataParallel: ", slot.parameter,
                " was replaced in its module by ", slot.parameter.grad_meta()->producer->name(),
                "; create it afterwards");
-  if (buckets_.empty()) build(reached);
+  if (buckets_.empty()) build();
   if (!sync_) return false;
   CS_REQUIRE(!active_,
              "backward: another one, which has not ended, reduces gradients of the same "
@@ -301,6 +301,7 @@ void GradientBuckets::send_unused_too() {
   }
   used_ = Tensor::from_values(first.device(), Shape{static_cast<std::int64_t>(used.size())},
                               DType::F64, used);
+  used_.set_origin(used.size());  // the same on all ranks, from whatever line
   if (mesh_.contains_this_rank())
     issue_all_reduce(mesh_.communicator(dim_), Reduce::Max, used_, {"used parameters"});
   else
@@ -387,7 +388,7 @@ void GradientBuckets::send(std::size_t number) {
     const Tensor summed = view_of_slot(*slot, spec);
     summed.set_marks(marks_once_summed(*p.grad_meta(), p.grad().marks(), mesh_, dim_,
                                        options_.reduce, name_of_slot(*slot)));
-    p.set_grad(summed);
+    replace_grad(p, summed);
     mark_summed(slot->parameter.grad_meta());
   }
 }

@@ -50,7 +50,7 @@ class GradientBuckets final : public GradCollector,
     int open = 0;
     Counts order = nullptr, shapes = nullptr;  // of its parameters (Collective)
   };
-  void build(std::span<const int> reached);
+  void build();
   BucketSizes sizes_of(std::int64_t total) const;
   void fill(std::span<const int> order);
   Tensor view_of_slot(const Slot& slot, std::shared_ptr<const Spec> spec) const;

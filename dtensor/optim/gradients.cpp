@@ -60,7 +60,7 @@ Tensor reduce_bucket(const GradientBucket& bucket) {
                  kernels::Copy{view_of(view.raw_local()), view_of(g.raw_local())});
     offset += g.local_numel();
     view.set_marks(bucket.marks[i]);
-    bucket.parameters[i].set_grad(view);
+    replace_grad(bucket.parameters[i], view);
   }
   issue_all_reduce(
       *bucket.communicator, bucket.reduce, packed,
@@ -94,7 +94,7 @@ Tensor scattered(const Tensor& parameter) {
   if (!scatters) return {};
   if (const StepGraph* step = StepGraph::recording())
     step->require_met(parameter.grad_meta(), "a sum of gradients");
-  parameter.set_grad(redistribute_raw(g, layout));
+  replace_grad(parameter, redistribute_raw(g, layout));
   return parameter.grad();
 }
 
@@ -105,7 +105,7 @@ void gather_partial(std::vector<GradientBucket>& buckets, const Tensor& paramete
   layout[m] = Replicate();
   auto after = make_spec(g.mesh(), layout, g.shape());
   if (g.mesh().size(m) == 1 || !g.mesh().contains_this_rank())
-    return parameter.set_grad(g.with_spec(after));
+    return replace_grad(parameter, g.with_spec(after));
   put_gradient(buckets, g.mesh().communicator(m), reduce, parameter, std::move(after), g.marks());
 }
 

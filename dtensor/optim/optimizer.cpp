@@ -32,9 +32,9 @@ std::vector<NamedTensor> unreduced_gradients(const std::vector<Tensor>& paramete
   std::vector<NamedTensor> gradients;
   for (std::size_t i = 0; i < parameters.size(); ++i)
     if (const Tensor g = parameters[i].grad(); g.defined())
-      gradients.push_back({str_cat("the gradient of ", name_of_parameter(parameters[i], i),
-                                   " of the optimizer,"),
-                           g});
+      gradients.push_back(
+          {str_cat("the gradient of ", name_of_parameter(parameters[i], i), " of the optimizer,"),
+           g});
   return gradients;
 }
 
@@ -69,10 +69,6 @@ Task<void> Optimizer::step(CallSite site) {
   require_current();
   note_missing_gradients();
   const bool checks = checks_replicas();
-  if (check_replicas > 0) {
-    Task<void> compared = require_summed(parameters_, name(), checks);
-    co_await std::move(compared);
-  }
   if (checks) {
     Task<void> verified = verify_replicas(unreduced_gradients(parameters_));
     co_await std::move(verified);
@@ -83,6 +79,7 @@ Task<void> Optimizer::step(CallSite site) {
   for (const Tensor& p : parameters_) gradients.push_back(p.grad());
   Task<void> arrived = arrival_of(std::move(gradients));
   co_await std::move(arrived);
+  if (check_replicas > 0) compare_gradients(parameters_, checks);
   update_and_tell();
 }
 

@@ -50,6 +50,7 @@ bool redistributes_are_deferred() { return deferring.get(); }
 Tensor redistribute_later(const DTensor& source, const Layout& target) {
   Tensor result = Tensor::empty(source.device(), make_spec(source.mesh(), target, source.shape()),
                                 source.dtype());
+  result.set_marks(source.marks());
   result.set_in_flight(Work(std::make_shared<Later>(source.detach(), target, place_of(result))));
   source.read_by(result.storage()->pending);
   return result;

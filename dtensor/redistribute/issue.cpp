@@ -52,7 +52,7 @@ void issue_all_reduce(Communicator& communicator, Reduce reduce, const Tensor& t
   c.extent = terms.local_numel();
   c.label = told.label;
   c.order = told.order;
-  c.origin = origin_of(told.order);
+  c.origin = told.order != nullptr ? origin_of(told.order) : terms.origin();
   c.shape = std::move(told.shape);
   c.replicas = std::move(told.replicas);
   issue_into(communicator, c, terms, terms);
@@ -68,6 +68,7 @@ Tensor broadcast_along(const Tensor& whole, const DeviceMesh& mesh, int m, int s
   c.shape = shape_to_compare(whole.local_shape());
   c.extent = from.local_numel();
   c.label = label;
+  c.origin = whole.origin();
   issue_into(mesh.communicator(m), c, from, out);
   return out;
 }

@@ -1,5 +1,7 @@
 #include <coshard/runtime/comm/communicator.h>
 
+#include <utility>
+
 #include <coshard/runtime/coro/branch.h>
 #include <coshard/runtime/error.h>
 #include "runtime/comm/collective.h"
@@ -32,6 +34,20 @@ void Communicator::note(const Notes& before) {
   if (!before.last.what.empty()) notes_.last = before.last;
 }
 
+void Communicator::compare_with_next(std::shared_ptr<const ReplicaHashes> hashes) {
+  if (next_hashes_ == nullptr) {
+    next_hashes_ = std::make_shared<ReplicaHashes>(*hashes);
+    return;
+  }
+  const auto append = [](auto& to, const auto& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  append(next_hashes_->hashes, hashes->hashes);
+  append(next_hashes_->names, hashes->names);
+  append(next_hashes_->gradients, hashes->gradients);
+  append(next_hashes_->about, hashes->about);
+}
+
 Work Communicator::issue(Collective collective, CallSite where) {
   Branch& branch = Branch::current();
   branch.throw_if_cancelled();
@@ -44,6 +60,9 @@ Work Communicator::issue(Collective collective, CallSite where) {
              location_text(collective));
   collective.noted += notes_.sum;  // nonzero for one announced for another communicator
   if (!notes_.last.what.empty()) collective.last_noted = notes_.last;
+  if (next_hashes_ != nullptr && collective.replicas == nullptr &&
+      !is_point_to_point(collective.kind)) [[unlikely]]
+    collective.replicas = std::exchange(next_hashes_, nullptr);
   collective.branch = branch.id();
   collective.branch_path = branch.child_path();
   const bool callers =

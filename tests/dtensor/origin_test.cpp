@@ -116,17 +116,6 @@ Task<void> all_reduces_a_list(World&, DeviceMesh mesh, bool swaps) {
   co_await std::move(arrived);
 }
 
-Task<void> adds_terms_of_a_loss(World&, DeviceMesh mesh, bool swaps) {
-  const Tensor a = zeros({4}, DType::F64, true), b = zeros({4}, DType::F64, true);
-  const DataParallel parallel({a, b}, mesh, 0);
-  const std::vector<Tensor> terms = in_order(a, b, swaps);
-  const Tensor first = sum(terms[0]), second = sum(terms[1]);
-  Task<void> walk = backward(first + second);
-  co_await std::move(walk);
-  Task<void> arrived = arrival_of({a.grad(), b.grad()});
-  co_await std::move(arrived);
-}
-
 // Of a column-parallel product: in backward the gradient of its input is summed over the ranks.
 DTensor product(const DTensor& x, const DTensor& w) { return sum(matmul(x, w)); }
 
@@ -162,7 +151,6 @@ TEST(Origin, OfListsOfOneThatOneRankSwaps) { expect_only_a_swap_is_told(reduces_
 TEST(Origin, OfListsThatAnOptimizerGets) { expect_only_a_swap_is_told(steps_with_a_list); }
 TEST(Origin, OfListsThatClippingGets) { expect_only_a_swap_is_told(clips_a_list); }
 TEST(Origin, OfListsThatAllReduceGradientsGets) { expect_only_a_swap_is_told(all_reduces_a_list); }
-TEST(Origin, OfTheTermsOfALoss) { expect_only_a_swap_is_told(adds_terms_of_a_loss); }
 TEST(Origin, OfTwoBackwards) { expect_only_a_swap_is_told(walks_back_twice); }
 TEST(Origin, OfBlocksInOneBackward) {
   expect_only_a_swap_is_told(walks_back_through_swapped_blocks);
@@ -174,17 +162,61 @@ void expect_legal(const Body& body) {
   for (const End& end : ends_of_two(body, true)) EXPECT_FALSE(end.failed) << end;
 }
 
-// A DataParallel sums what a backward completes, whatever the order of its list.
-TEST(Origin, ADataParallelMayGetAnotherList) {
-  expect_legal([](World&, DeviceMesh mesh, bool swaps) -> Task<void> {
-    const Tensor a = zeros({4}, DType::F64, true), b = zeros({4}, DType::F64, true);
+// A DataParallel sums by its list, whatever the order in which a rank's backward completes it.
+Task<void> sums_in_parallel(World&, DeviceMesh mesh, std::vector<Tensor> list, bool swaps) {
+  const Tensor a = list[0], b = list[1];
+  const DataParallel parallel(std::move(list), mesh, 0, {.reduce = Reduce::Sum});
+  for (int step = 0; step < 2; ++step) {
+    a.set_grad({});
+    b.set_grad({});
+    const Tensor one = sum(a * a), other = mul(sum(b), 10);
+    Task<void> walk = backward(swaps ? other + one : one + other);
+    co_await std::move(walk);
+    Task<void> arrived = arrival_of({a.grad(), b.grad()});
+    co_await std::move(arrived);
+    EXPECT_EQ(a.grad().to_vector(), std::vector<double>(4, 4));
+    EXPECT_EQ(b.grad().to_vector(), std::vector<double>(4, 20));
+  }
+}
+
+TEST(Origin, ADataParallelMayCompleteInAnotherOrder) {
+  expect_legal([](World& world, DeviceMesh mesh, bool swaps) {
+    const Tensor a = ones({4}, DType::F64, true), b = ones({4}, DType::F64, true);
+    return sums_in_parallel(world, mesh, {a, b}, swaps);
+  });
+}
+
+TEST(Origin, OfAListThatADataParallelGets) {
+  expect_only_a_swap_is_told([](World&, DeviceMesh mesh, bool swaps) -> Task<void> {
+    const Tensor a = ones({4}, DType::F64, true), b = ones({4}, DType::F64, true);
     const DataParallel parallel(in_order(a, b, swaps), mesh, 0, {.reduce = Reduce::Sum});
     Task<void> walk = backward(sum(a) + mul(sum(b), 10));
     co_await std::move(walk);
     Task<void> arrived = arrival_of({a.grad(), b.grad()});
     co_await std::move(arrived);
-    EXPECT_EQ(a.grad().to_vector(), std::vector<double>(4, 2));
-    EXPECT_EQ(b.grad().to_vector(), std::vector<double>(4, 20));
+  });
+}
+
+// Data that all ranks know to be the same, from two lines that they take in turn.
+TEST(Origin, ANormMayBeTakenOnTwoLinesInTurn) {
+  expect_legal([](World& world, DeviceMesh mesh, bool) -> Task<void> {
+    const std::vector<Tensor> list{ones(mesh, Shard(0), {4}, DType::F64, true)};
+    SGD optimizer(list, {.lr = 0.1});
+    for (int step = 0; step < 6; ++step) {
+      list[0].set_grad(ones(mesh, Shard(0), {4}, DType::F64));
+      if (step % 2 == world.rank()) {
+        Task<Tensor> clip = clip_grad_norm(list, 1);
+        const Tensor norm = co_await std::move(clip);
+        EXPECT_NEAR(norm.item(), 2, 1e-12);
+        Task<void> one = optimizer.step();
+        co_await std::move(one);
+      } else {
+        Task<Tensor> clip = clip_grad_norm(list, 1);
+        static_cast<void>(co_await std::move(clip));
+        Task<void> one = optimizer.step();
+        co_await std::move(one);
+      }
+    }
   });
 }
 

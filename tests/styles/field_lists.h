@@ -24,6 +24,18 @@ inline void expect_told(const End& end, const std::string& culprit,
   EXPECT_TRUE(end.names(culprit)) << "lacks '" << culprit << "': " << end;
 }
 
+// What a training loop logs: a collective along each dimension of the mesh.
+inline void log_along(const DeviceMesh& mesh) {
+  for (const std::string& name : mesh.names())
+    static_cast<void>(ones(mesh[name], Shard(0), {mesh.size(name)}).full_tensor());
+}
+
+// Every rank of `program`, which takes a step and logs, is told at the latest then.
+inline void expect_all_told(int ranks, const Program& program, const std::string& culprit) {
+  for (const End& end : ends_of(quick_options(ranks), program))
+    expect_told(end, culprit, ErrorKind::CommFailed);
+}
+
 // The gradients of the mean square of what `model` gives for `x`.
 inline Task<void> learn(Module& model, Tensor x) {
   Task<Tensor> forward = model.forward(std::move(x));

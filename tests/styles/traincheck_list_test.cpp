@@ -173,33 +173,33 @@ TEST(TrainCheckList, ReplicasThatAreWrappedTwice) {
 }
 // The same report: a run was not wrapped at all. Known where the batch is one.
 TEST(TrainCheckList, ReplicasThatNobodyReducesOnPartsOfABatch) {
-  for (const bool wrapped : {false, true})
-    on_ranks(2, [wrapped](World& world) -> Task<void> {
+  const auto program = [](bool wrapped) {
+    return [wrapped](World& world) -> Task<void> {
       const DeviceMesh mesh = init_device_mesh(world, {2}, {"dp"});
       auto [plain, mlp] = twins<Mlp>(world);
       std::optional<DataParallel> replicas;
       if (wrapped) replicas.emplace(mlp->parameters(), mesh, 0);
       const Tensor x = random(world, {4, 10});
       const DTensor rows = distribute_tensor(x, mesh, Shard(0));
-      const End end = co_await end_of(one_step(*mlp, rows.to_local()));
-      if (wrapped) {
-        EXPECT_FALSE(end.failed) << end;
-        co_await one_step(*plain, x);
-        expect_same(*mlp, *plain);
-      } else {
-        expect_told(end, "net1.weight");
-      }
-    });
+      co_await one_step(*mlp, rows.to_local());
+      log_along(mesh);
+      co_await one_step(*plain, x);
+      expect_same(*mlp, *plain);
+    };
+  };
+  for (const End& end : ends_of(quick_options(2), program(true))) EXPECT_FALSE(end.failed) << end;
+  expect_all_told(2, program(false), "net1.weight");
 }
 TEST(TrainCheckList, ReplicasThatNobodyReducesOnADeclaredBatch) {
-  on_ranks(2, [](World& world) -> Task<void> {
+  const auto program = [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {2}, {"dp"});
     Mlp mlp(world);
     const Tensor own = add(random(world, {4, 10}), world.rank());  // of a loader
     varies(own, mesh, 0);
-    const End end = co_await end_of(one_step(mlp, own));
-    expect_told(end, "net1.weight");
-  });
+    co_await one_step(mlp, own);
+    log_along(mesh);
+  };
+  expect_all_told(2, program, "net1.weight");
 }
 
 // Stack Overflow 67180955, from the other side: what ranks should read, or draw, alike, each reads

@@ -35,11 +35,6 @@ using GradHooks = std::vector<std::shared_ptr<GradHook>>;
 // What a tensor knows about its gradient. A leaf has no producer.
 struct GradMeta {
   GradMeta() = default;
-  // The gradient is gone, and what was known of it.
-  void forget() {
-    summed = false;
-    alike_terms = alike_loss = summed_along = 0;
-  }
   ~GradMeta();  // releases the producer without recursion, so a tape of any length can be freed
   GradMeta(const GradMeta&) = delete;
   GradMeta& operator=(const GradMeta&) = delete;
@@ -57,11 +52,15 @@ struct GradMeta {
   int collected_as = 0;
   bool summed = false;
   std::string_view name = {};  // of a leaf: what its module calls it, for errors; interned
-  // Of a leaf (dtensor/marks.h), by communicator: along which its gradient has terms that are not
-  // known to vary, or that come from such a loss; along which it has been summed; along which its
-  // replicas have been compared. And where a term that varies came from: static texts.
-  std::uint64_t alike_terms = 0, alike_loss = 0, summed_along = 0, compared_along = 0;
-  std::string_view varies_since = {}, varies_in = {};
+  // Of a leaf, by communicator (dtensor/marks.h): of the gradient, and along which each rank trains
+  // its own, and along which it has been compared with the other ranks'.
+  struct Terms {
+    std::uint64_t alike = 0;       // along which it has terms that are not known to vary
+    std::uint64_t alike_loss = 0;  // or that come from such a loss
+    std::uint64_t summed = 0;      // along which it has been summed
+    std::string_view from = {};    // what made one that varies: static text
+  } terms;
+  std::uint64_t own_along = 0, compared_along = 0;
   bool is_shard = false;  // of a leaf: fully_shard reduces its gradient, which no record delivers
 };
 

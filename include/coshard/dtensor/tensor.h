@@ -183,6 +183,7 @@ class Tensor {
   Tensor base() const;
   void set_base(const Tensor& viewed) const;
   void leave_base() const {
+    impl().marks = marks();
     impl().base = nullptr;
     impl().untaped_view = false;
   }
@@ -198,6 +199,7 @@ class Tensor {
   // Whether no other handle shares the memory; a view whose base is gone no longer counts as one.
   bool owns_memory() const {
     if (impl_.use_count() != 1) return false;
+    impl().marks = marks();
     impl().base = nullptr;
     return impl().storage.use_count() == 1 &&
            (in_flight() || impl().storage->buffer.use_count() == 1);
@@ -206,8 +208,7 @@ class Tensor {
   // The local tensor's elements as doubles, row-major. Error{BadInput} for a Partial; use
   // to_local().to_vector() for its local values.
   std::vector<double> to_vector() const;
-  // The only element. Error{BadInput}: more than one element; a Shard or Partial placement, which
-  // the error names. 0 on a rank outside the mesh.
+  // The only element; 0 on a rank outside the mesh. Error{BadInput}: several; a Shard or Partial.
   double item() const;
 
   const void* id() const { return impl_.get(); }  // equal for two handles to the same tensor
@@ -225,7 +226,6 @@ class Tensor {
   static Tensor borrow(const std::shared_ptr<Device>& device, void* data, const Shape& shape,
                        DType dtype);
 
-  // From now on the memory is in flight, until `work` is over.
   void set_in_flight(Work work) const {
     impl().storage->pending = std::move(work);
     impl().storage->in_flight = true;

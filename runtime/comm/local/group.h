@@ -148,6 +148,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   bool checked(CollectiveOp& op, int a, int b);
   bool same_order(CollectiveOp& op, int a, int b);
   bool same_replicas(CollectiveOp& op, int a, int b);
+  bool same_gradients(CollectiveOp& op, int a, int b);
   bool in_order(CollectiveOp& op, int rank);
   void fail_as_different(const std::string& text);
   std::string side_text(const CollectiveOp& op, int rank) const;

@@ -51,6 +51,10 @@ class Writer {
     for (const std::uint64_t hash : replicas->hashes) (*this)(hash);
     (*this)(static_cast<std::uint32_t>(replicas->names.size()));
     for (const std::string& name : replicas->names) (*this)(name);
+    (*this)(static_cast<std::uint32_t>(replicas->gradients.size()));
+    for (const std::uint64_t hash : replicas->gradients) (*this)(hash);
+    (*this)(static_cast<std::uint32_t>(replicas->about.size()));
+    for (const std::string& text : replicas->about) (*this)(text);
   }
   template <class T, class Each>
   void each(std::vector<T>& all, const Each& each) {
@@ -123,6 +127,8 @@ class Reader {
     auto all = std::make_shared<ReplicaHashes>();
     each(all->hashes, *this);
     each(all->names, *this);
+    each(all->gradients, *this);
+    each(all->about, *this);
     replicas = std::move(all);
   }
   template <class T, class Each>

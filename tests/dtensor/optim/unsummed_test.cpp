@@ -57,11 +57,19 @@ Task<double> clipped(Tensor parameter, double most) {
   co_return all.item();
 }
 
-void expect_refused(const std::function<Task<void>(World&)>& program, const std::string& name) {
-  for (const End& end : ends_of(quick_options(2), program)) {
-    EXPECT_TRUE(end.is(ErrorKind::BadInput)) << end;
+// After `program` the ranks issue a collective, which compares.
+void expect_refused(const std::function<Task<void>(World&)>& program, const std::string& name,
+                    ErrorKind kind = ErrorKind::CommFailed) {
+  const auto whole = [&program](World& world) -> Task<void> {
+    Task<void> body = program(world);
+    co_await std::move(body);
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    static_cast<void>(ones(mesh, Shard(0), {2}).full_tensor());
+  };
+  for (const End& end : ends_of(quick_options(2), whole)) {
+    EXPECT_TRUE(end.is(kind)) << end;
     EXPECT_TRUE(end.names(name)) << end;
-    EXPECT_TRUE(end.names("'tp'")) << end;
+    EXPECT_TRUE(end.names(kind == ErrorKind::CommFailed ? "tp[2]" : "'tp'")) << end;
   }
 }
 
@@ -83,7 +91,7 @@ TEST(Unsummed, IsAnErrorOfClipping) {
         co_await walk(heads.loss());
         co_await clipped(heads.scale, 1);
       },
-      "clip_grad_norm");
+      "parameter 0");
 }
 
 TEST(Unsummed, NamesTheOperatorAndTheDimension) {
@@ -111,14 +119,20 @@ TEST(Unsummed, IsPaidByASum) {
   });
 }
 
-TEST(Unsummed, IsNotPaidByAnAverage) {
-  expect_refused(
-      [](World& world) -> Task<void> {
-        const Heads heads(world);
-        co_await walk(heads.loss());
-        all_reduce_gradients({heads.scale}, heads.mesh, 0, Reduce::Avg);
-      },
-      "parameter 0");
+// Right where the loss was scaled by the number of ranks, so no error.
+TEST(Unsummed, IsWarnedOfWhenItIsAveraged) {
+  ::testing::internal::CaptureStderr();
+  on_ranks(2, [](World& world) -> Task<void> {
+    const Heads heads(world);
+    SGD optimizer({heads.scale}, {.lr = 1e-3});
+    co_await walk(heads.loss() * 2.0);
+    all_reduce_gradients({heads.scale}, heads.mesh, 0, Reduce::Avg);
+    co_await stepped(optimizer);
+    EXPECT_NEAR(heads.scale.grad().item(), 36 * 36, 1e-9);
+  });
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("parameter 0"), std::string::npos) << said;
+  EXPECT_NE(said.find("Reduce::Sum"), std::string::npos) << said;
 }
 
 TEST(Unsummed, OfAParameterUsedOutsideTooIsRefused) {
@@ -129,7 +143,7 @@ TEST(Unsummed, OfAParameterUsedOutsideTooIsRefused) {
         co_await walk(loss);
         all_reduce_gradients({heads.scale}, heads.mesh, 0);
       },
-      "inside and outside");
+      "inside and outside", ErrorKind::BadInput);
 }
 
 // Each rank's loss is its own, so that a term for all of them counts once.
@@ -158,23 +172,49 @@ TEST(Unsummed, IsNothingWithAPlainLoader) {
   });
 }
 
-TEST(Unsummed, OfWhatEachRankHasItsOwnOfIsNotSummed) {
+TEST(Unsummed, OfWhatEachRankHasItsOwnOfIsWarnedOfOnce) {
   ::testing::internal::CaptureStderr();
   on_ranks(2, [](World& world) -> Task<void> {
     const Heads heads(world);
     const Tensor expert = full({}, world.rank() + 1.0, DType::F64, true);
     SGD optimizer({expert}, {.lr = 1});
-    for (int step = 0; step < 2; ++step) {
+    for (int step = 0; step < 3; ++step) {
       optimizer.zero_grad();
       const DTensor sums = from_local(sum(heads.x.to_local() * expert, {1}), heads.mesh, Shard(0));
       co_await walk(sum(redistribute(sums, Replicate()).tensor()).to_local());
-      EXPECT_NEAR(co_await clipped(expert, 1e9), std::sqrt(10.0 * 10 + 26 * 26), 1e-9);
       co_await stepped(optimizer);
     }
-    EXPECT_EQ(expert.item(), world.rank() + 1.0 - 2 * (world.rank() == 0 ? 10 : 26));
+    EXPECT_EQ(expert.item(), world.rank() + 1.0 - 3 * (world.rank() == 0 ? 10 : 26));
   });
   const std::string said = ::testing::internal::GetCapturedStderr();
-  EXPECT_EQ(said.find("parameter 0"), said.rfind("parameter 0")) << said;  // told once
+  EXPECT_EQ(said.find("parameter 0"), said.rfind("parameter 0")) << said;
+}
+
+// Experts that a rank has no tokens for have no gradient there.
+TEST(Unsummed, OfExpertsWithoutTokensIsNoCollectiveOfSomeRanks) {
+  for (const bool declared : {false, true})
+    on_ranks(2, [declared](World& world) -> Task<void> {
+      const Heads heads(world);
+      const DTensor beside = ones(heads.mesh, Shard(0), {4}, DType::F64, true);
+      const Tensor expert = full({}, world.rank() + 1.0, DType::F64, true);
+      if (declared) varies(expert, heads.mesh, 0);
+      const std::vector<Tensor> all{expert, beside};
+      SGD optimizer(all, {.lr = 1});
+      for (int step = 0; step < 4; ++step) {
+        optimizer.zero_grad();
+        Tensor own = sum(heads.x.to_local());
+        if (world.rank() == 0 || step == 2) own = own * expert;
+        const DTensor terms = from_local(own.view({1}), heads.mesh, Shard(0)) + sum(beside);
+        co_await walk(sum(redistribute(terms, Replicate()).tensor()).to_local());
+        Task<Tensor> clip = clip_grad_norm(all, 1e9);
+        const Tensor norm = co_await std::move(clip);
+        const double mine = step == 2 || world.rank() == 0 ? 10.0 + 16 * world.rank() : 0;
+        const double others = step == 2 || world.rank() == 1 ? 10.0 + 16 * (1 - world.rank()) : 0;
+        const double experts = mine * mine + (declared ? others * others : 0);
+        EXPECT_NEAR(norm.item(), std::sqrt(experts + 4 * 4.0), 1e-9) << step;
+        co_await stepped(optimizer);
+      }
+    });
 }
 
 TEST(Unsummed, OfADeclaredParameterIsItsOwn) {

@@ -22,7 +22,13 @@ void fail_allocation_after(long count) { until_failure = count; }
 }  // namespace coshard::test
 
 #if !COSHARD_ASAN && !COSHARD_TSAN
+// g++ 12 inlines one of the pair and takes the other for the library's.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpragmas"
+#pragma GCC diagnostic ignored "-Wunknown-warning-option"
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 void* operator new(std::size_t bytes) { return coshard::test::counted(bytes); }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+#pragma GCC diagnostic pop
 #endif

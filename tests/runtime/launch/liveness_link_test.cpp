@@ -14,8 +14,8 @@ namespace {
 using boost::asio::ip::tcp;
 
 // Two links that are connected with each other, on one context.
-struct Pair {
-  Pair() {
+struct DoorPair {
+  DoorPair() {
     tcp::acceptor acceptor(io, {boost::asio::ip::address_v4::loopback(), 0});
     tcp::socket one(io);
     one.connect(acceptor.local_endpoint());
@@ -34,7 +34,7 @@ struct Pair {
 };
 
 TEST(LivenessLink, FramesArriveWholeAndInOrder) {
-  Pair pair;
+  DoorPair pair;
   std::vector<Frame> got;
   pair.b->listen([&](const auto&, Frame frame) { got.push_back(std::move(frame)); }, nullptr);
   pair.a->start();
@@ -55,7 +55,7 @@ TEST(LivenessLink, FramesArriveWholeAndInOrder) {
 }
 
 TEST(LivenessLink, TellsOnceThatTheOtherEndHasClosed) {
-  Pair pair;
+  DoorPair pair;
   std::vector<std::string> ends;
   pair.b->listen(nullptr, [&](const auto&, const std::string& why) { ends.push_back(why); });
   pair.a->start();

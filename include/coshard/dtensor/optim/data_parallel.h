@@ -33,7 +33,8 @@ struct DataParallelOptions {
 
 // Sums (or averages) the gradients of `parameters` over the ranks along dimension `dim` of `mesh`,
 // in backward itself (torch's DistributedDataParallel, with gradient_as_bucket_view). Gradients are
-// stored in buckets of one dtype, in the order in which the first backward completes them: the
+// stored in buckets of one dtype, the last parameters of the list first, as backward usually
+// completes them (the list must be the same on all ranks, the order in which they reach it not): the
 // larger of an eighth of all bytes and 1 MB, but at most 25 MB; the first and last buckets are
 // smaller. A bucket is all-reduced in place once its last gradient is complete. Parameters are
 // those that all_reduce_gradients accepts: plain, or DTensors. A gradient on a mesh with that
@@ -62,8 +63,9 @@ struct DataParallelOptions {
 //            (a backward within a hook); create_graph; two backwards that reduce at once;
 //            find_unused_parameters with a DTensor. Without find_unused_parameters, ranks that
 //            miss different gradients, or reach other parameters, fail at this or the next
-//            collective there (Error{CommFailed} on all), and with it those that reach none. So do ranks that hold other values when the
-//            first backward begins; the error names the parameter.
+//            collective there (Error{CommFailed} on all), and with it those that reach none. So do
+//            ranks that hold other values when the first backward begins, and ranks whose lists
+//            have another order; the error names the parameter.
 class DataParallel {
  public:
   DataParallel(std::vector<Tensor> parameters, const DeviceMesh& mesh, int dim,

@@ -41,6 +41,10 @@ struct Notes {
 struct ReplicaHashes {
   std::vector<std::uint64_t> hashes;
   std::vector<std::string> names;
+  // If given, what has the same name and hash on two ranks must have the same here, too, or the error
+  // says `about`. What one of them lacks is not compared; what differs in both is warned of, once.
+  std::vector<std::uint64_t> gradients;
+  std::vector<std::string> about;
 };
 
 // One rank's arguments to a collective. The tensor is viewed as [outer, sharded, inner]; `counts`
@@ -135,6 +139,9 @@ class Communicator {
   virtual std::shared_ptr<Communicator> split(std::span<const int> ranks, std::string name) {
     return subgroup(ranks, std::move(name));
   }
+  // The next collective here carries these hashes (Collective::replicas): ranks that have none, or
+  // others, need not call this.
+  void compare_with_next(std::shared_ptr<const ReplicaHashes> hashes);
   // Records something that this rank did and its peers must have done too, such as drawing from the
   // common random stream. The next collective here compares the sum of all notes, in any order, so
   // that ranks that did something else fail there (Error{CommFailed} on all). Ignored in a branch
@@ -156,6 +163,7 @@ class Communicator {
  private:
   virtual std::shared_ptr<WorkState> start(Collective collective) = 0;
   Notes notes_;
+  std::shared_ptr<ReplicaHashes> next_hashes_;  // for the next collective; null: none
 };
 
 }  // namespace coshard

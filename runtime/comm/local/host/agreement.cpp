@@ -6,14 +6,17 @@
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/group.h"
 #include "runtime/coro/fault_switch.h"
+#include "runtime/warn.h"
 
 namespace coshard {
 namespace {
 
-// Only a rank with observers knows the innermost module: another one knows it, or one around it.
+// Only a rank with observers knows the innermost module: another one knows it, or one around it. And
+// a rank may have wrapped the model in a module of its own. So one path lies within the other.
 bool may_be_one_module(std::string_view a, std::string_view b) {
+  if (a == b || a.empty() || b.empty()) return true;
   if (a.size() > b.size()) std::swap(a, b);
-  return b.starts_with(a) && (a.empty() || a.size() == b.size() || b[a.size()] == '.');
+  return str_cat('.', b, '.').find(str_cat('.', a, '.')) != std::string::npos;
 }
 
 }  // namespace
@@ -94,6 +97,8 @@ bool LocalGroup::same_replicas(CollectiveOp& op, int a, int b) {
   const Collective& one = entry(op, a).args;
   const Collective& other = entry(op, b).args;
   if (one.replicas == other.replicas || !one.replicas || !other.replicas) return true;
+  if (!one.replicas->gradients.empty() || !other.replicas->gradients.empty())
+    return same_gradients(op, a, b);
   const std::vector<std::uint64_t>& left = one.replicas->hashes;
   const std::vector<std::uint64_t>& right = other.replicas->hashes;
   if (left == right) return true;
@@ -106,6 +111,33 @@ bool LocalGroup::same_replicas(CollectiveOp& op, int a, int b) {
       title(), location_text(one),
       "; load or seed it alike on all, or pass src_data_rank, whose values the others then get"));
   return false;
+}
+
+// Of what both ranks have. Values that differ are each rank's own, and so are their gradients.
+bool LocalGroup::same_gradients(CollectiveOp& op, int a, int b) {
+  const ReplicaHashes& one = *entry(op, a).args.replicas;
+  const ReplicaHashes& other = *entry(op, b).args.replicas;
+  const auto world = [this](int rank) { return members_[static_cast<std::size_t>(rank)]; };
+  const std::string ranks =
+      str_cat("ranks ", world(std::min(a, b)), " and ", world(std::max(a, b)), " of ", title());
+  for (std::size_t i = 0; i < one.gradients.size(); ++i) {
+    // A name that two models use says nothing.
+    if (std::ranges::count(one.names, one.names[i]) != 1 ||
+        std::ranges::count(other.names, one.names[i]) != 1)
+      continue;
+    const auto found = std::ranges::find(other.names, one.names[i]);
+    const auto j = static_cast<std::size_t>(found - other.names.begin());
+    if (j >= other.gradients.size() || one.gradients[i] == other.gradients[j]) continue;
+    if (one.hashes[i] == other.hashes[j]) {
+      fail_as_different(
+          str_cat(ranks, ": ", one.about[i], "; compared by ", both_sides_text(op, a, b)));
+      return false;
+    }
+    warn_once(str_cat(one.names[i], " differs between the ranks of ", title(),
+                      ", and so does its gradient, which nothing sums: each rank trains its own; "
+                      "varies(parameter, mesh, dim) says so, without this warning"));
+  }
+  return true;
 }
 
 // Whether `rank` and rank 0, whose calls agree, issue equal collectives in the same order.
