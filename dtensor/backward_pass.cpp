@@ -9,6 +9,7 @@
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/runtime/launch/world.h>
 #include "dtensor/marks.h"
+#include "dtensor/ops/local.h"
 #include "dtensor/ops/output_place.h"
 #include "dtensor/origin.h"
 #include "dtensor/redistribute/execute.h"
@@ -73,12 +74,12 @@ void set_origin_of(const Tensor& gradient, std::uint64_t of_tensor) {
 
 // Of a leaf that is multiplied by zero so that every rank reaches it. Does not wait.
 bool is_known_zero(const Tensor& gradient) {
-  if (gradient.in_flight() || gradient.device()->kind() != DeviceKind::Cpu ||
-      !gradient.is_contiguous())
-    return false;
-  const auto* at = static_cast<const std::byte*>(gradient.address());
-  const std::size_t bytes =
-      static_cast<std::size_t>(gradient.local_numel()) * size_of(gradient.dtype());
+  constexpr std::int64_t kMostCopied = 1 << 16;
+  if (gradient.in_flight() || gradient.device()->kind() != DeviceKind::Cpu) return false;
+  if (!gradient.is_contiguous() && gradient.local_numel() > kMostCopied) return false;
+  const Tensor local = local_contiguous(gradient.raw_local());
+  const auto* at = static_cast<const std::byte*>(local.address());
+  const std::size_t bytes = static_cast<std::size_t>(local.local_numel()) * size_of(local.dtype());
   return std::all_of(at, at + bytes, [](std::byte each) { return each == std::byte{0}; });
 }
 

@@ -50,10 +50,12 @@ template <class Who>
 void require_alike(const Tensor& x, const DeviceMesh& mesh, const Layout& layout, Who who) {
   if (x.marks() == 0) return;
   const std::uint64_t wrong = marks_against(x.marks(), mesh, layout);
-  CS_REQUIRE(wrong == 0, who(), ": reads ", x, " as ", layout, " on ", mesh,
-             ", but it was computed from shards or terms of ", names_of(wrong),
-             " and differs by rank; say which shard or term it is (Shard, Partial: input_layouts, "
-             "from_local), or make it equal first (redistribute to Replicate)");
+  CS_REQUIRE(
+      wrong == 0, who(), ": reads ", x, " as ", layout, " on ", mesh,
+      ", but it was computed from shards or terms of ", names_of(wrong),
+      " and differs by rank; say which shard or term it is (Shard, Partial: input_layouts, "
+      "from_local), make it equal first (redistribute to Replicate), or call mark_written() if it "
+      "has been overwritten since");
 }
 
 // A gradient with these marks has come to a leaf, from a loss with `of_loss`.

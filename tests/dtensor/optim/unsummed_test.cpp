@@ -146,6 +146,16 @@ TEST(Unsummed, OfAParameterUsedOutsideTooIsRefused) {
       "inside and outside", ErrorKind::BadInput);
 }
 
+// A term of zeros, so that every rank reaches the parameter, is none.
+TEST(Unsummed, MayHaveATermOfZeros) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const Heads heads(world);
+    co_await walk(heads.loss() + sum(heads.scale) * 0.0);
+    all_reduce_gradients({heads.scale}, heads.mesh, 0);
+    EXPECT_NEAR(co_await clipped(heads.scale, 1e9), 36 * 36, 1e-9);
+  });
+}
+
 // Each rank's loss is its own, so that a term for all of them counts once.
 TEST(Unsummed, IsAveragedIfTheLossVaries) {
   on_ranks(2, [](World& world) -> Task<void> {
