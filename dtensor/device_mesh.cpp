@@ -374,7 +374,8 @@ std::ostream& operator<<(std::ostream& out, const DeviceMesh& mesh) {
   if (!mesh.defined()) return out << "no mesh";
   if (mesh.ndim() > 1) out << '(';
   for (int d = 0; d < mesh.ndim(); ++d)
-    out << (d ? "," : "") << mesh.names()[static_cast<std::size_t>(d)] << '=' << mesh.size(d);
+    out << (d ? "," : "") << mesh.names()[static_cast<std::size_t>(d)] << '='
+        << std::to_string(mesh.size(d));
   return mesh.ndim() > 1 ? out << ')' : out;
 }
 

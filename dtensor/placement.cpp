@@ -10,9 +10,9 @@ namespace coshard {
 std::ostream& operator<<(std::ostream& out, const Placement& placement) {
   switch (placement.kind) {
     case PlacementKind::Replicate: return out << 'R';
-    case PlacementKind::Shard: return out << "S(" << placement.dim << ')';
+    case PlacementKind::Shard: return out << "S(" << std::to_string(placement.dim) << ')';
     case PlacementKind::StridedShard:
-      return out << "_S(" << placement.dim << ',' << placement.split << ')';
+      return out << str_cat("_S(", placement.dim, ',', placement.split, ')');
     case PlacementKind::Partial: return out << "P(" << to_string(placement.reduce) << ')';
   }
   return out;

@@ -1,4 +1,6 @@
 // Prints tensors: values as PyTorch shows them, then dtype, shape and layout.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <range/v3/view/zip.hpp>
@@ -44,13 +46,11 @@ class ShownNumbers {
     if (dtype_ == DType::Bool) return value != 0 ? "true" : "false";
     if (std::isnan(value)) return "nan";
     if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
-    char shown[64];
-    const char* form = !is_floating(dtype_) ? "%.0f"
-                       : exponent_          ? "%.4e"
-                       : whole_             ? "%.0f."
-                                            : "%.4f";
-    std::snprintf(shown, sizeof shown, form, value);
-    return shown;
+    const char* form = !is_floating(dtype_) ? "{:.0f}"
+                       : exponent_          ? "{:.4e}"
+                       : whole_             ? "{:.0f}."
+                                            : "{:.4f}";
+    return fmt::format(fmt::runtime(form), value);
   }
 
   DType dtype_;

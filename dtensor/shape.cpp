@@ -46,10 +46,11 @@ Shape broadcast(const Shape& a, const Shape& b, const char* what) {
   return out;
 }
 
+// Sizes are not printed by `out`, whose locale may group their digits.
 template <std::same_as<Shape> S>
 std::ostream& operator<<(std::ostream& out, const S& shape) {
   out << '[';
-  for (std::size_t i = 0; i < shape.size(); ++i) out << (i ? "," : "") << shape[i];
+  for (std::size_t i = 0; i < shape.size(); ++i) out << (i ? "," : "") << std::to_string(shape[i]);
   return out << ']';
 }
 template __attribute__((visibility("default"))) std::ostream& operator<<(std::ostream& out,

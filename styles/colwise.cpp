@@ -27,7 +27,7 @@ void ColwiseParallel::apply(Module& module, const DeviceMesh& mesh,
 std::ostream& operator<<(std::ostream& out, const ColwiseParallel& style) {
   return out << "ColwiseParallel(input_layouts=" << style.input_layouts
              << ", output_layouts=" << style.output_layouts
-             << ", use_local_output=" << std::boolalpha << style.use_local_output
+             << ", use_local_output=" << (style.use_local_output ? "true" : "false")
              << given_text("local_input_grad_placements", style.local_input_grad_placements)
              << given_text("local_output_grad_placements", style.local_output_grad_placements)
              << given_text("overlap", style.overlap) << ')';

@@ -30,8 +30,8 @@ void NoParallel::apply(Module& module, const DeviceMesh& mesh,
 std::ostream& operator<<(std::ostream& out, const NoParallel& style) {
   return out << "NoParallel(input_layout=" << style.input_layout
              << ", desired_input_layout=" << style.desired_input_layout
-             << ", output_layout=" << style.output_layout << ", use_local_output=" << std::boolalpha
-             << style.use_local_output
+             << ", output_layout=" << style.output_layout
+             << ", use_local_output=" << (style.use_local_output ? "true" : "false")
              << given_text("local_input_grad_placements", style.local_input_grad_placements)
              << given_text("local_output_grad_placements", style.local_output_grad_placements)
              << ')';

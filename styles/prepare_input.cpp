@@ -89,7 +89,7 @@ std::ostream& operator<<(std::ostream& out, const PrepareModuleInput& style) {
              << ", desired_input_layouts=" << style.desired_input_layouts
              << ", input_kwarg_layouts=" << style.input_kwarg_layouts
              << ", desired_input_kwarg_layouts=" << style.desired_input_kwarg_layouts
-             << ", use_local_output=" << std::boolalpha << style.use_local_output
+             << ", use_local_output=" << (style.use_local_output ? "true" : "false")
              << list_text("local_input_grad_placements", style.local_input_grad_placements)
              << list_text("local_output_grad_placements", style.local_output_grad_placements)
              << list_text("local_input_kwarg_grad_placements",

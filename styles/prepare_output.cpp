@@ -48,7 +48,7 @@ void PrepareModuleOutput::apply(Module& module, const DeviceMesh& mesh,
 std::ostream& operator<<(std::ostream& out, const PrepareModuleOutput& style) {
   return out << "PrepareModuleOutput(output_layouts=" << style.output_layouts
              << ", desired_output_layouts=" << style.desired_output_layouts
-             << ", use_local_output=" << std::boolalpha << style.use_local_output
+             << ", use_local_output=" << (style.use_local_output ? "true" : "false")
              << list_text("local_input_grad_placements", style.local_input_grad_placements)
              << list_text("local_output_grad_placements", style.local_output_grad_placements)
              << given_text("reduce_dtype", style.reduce_dtype) << ')';

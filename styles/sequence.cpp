@@ -24,8 +24,8 @@ void SequenceParallel::apply(Module& module, const DeviceMesh& mesh,
 }
 
 std::ostream& operator<<(std::ostream& out, const SequenceParallel& style) {
-  return out << "SequenceParallel(sequence_dim=" << style.sequence_dim
-             << ", use_local_output=" << std::boolalpha << style.use_local_output
+  return out << "SequenceParallel(sequence_dim=" << std::to_string(style.sequence_dim)
+             << ", use_local_output=" << (style.use_local_output ? "true" : "false")
              << given_text("local_input_grad_placements", style.local_input_grad_placements)
              << given_text("local_output_grad_placements", style.local_output_grad_placements)
              << ')';

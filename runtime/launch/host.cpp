@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <locale>
 #include <thread>
 
 #include <boost/asio/ip/address.hpp>
@@ -43,6 +45,7 @@ int cores_of_affinity() {
 // Cores, of "max 100000" or "50000 100000": microseconds per period (cgroup v2). Infinite: no limit.
 double quota_of(std::istream&& file) {
   double quota = 0, period = 0;
+  file.imbue(std::locale::classic());
   return file >> quota >> period && quota > 0 && period > 0
              ? quota / period
              : std::numeric_limits<double>::infinity();
@@ -51,6 +54,8 @@ double quota_of(std::istream&& file) {
 // The two files of cgroup v1.
 double quota_of(std::istream&& quota_file, std::istream&& period_file) {
   double quota = 0, period = 0;
+  quota_file.imbue(std::locale::classic());
+  period_file.imbue(std::locale::classic());
   return quota_file >> quota && period_file >> period && quota > 0 && period > 0
              ? quota / period
              : std::numeric_limits<double>::infinity();

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include <coshard/runtime/error.h>
+#include "tests/support/grouped_numbers.h"
 #include "tests/support/json.h"
 #include "tests/support/set_variable.h"
 
@@ -53,6 +54,20 @@ TEST(CalibrationFile, LiesInTheCacheFolder) {
   EXPECT_EQ(nowhere.path(), "");
   EXPECT_FALSE(nowhere.read("this"));
   nowhere.write(of("this"));
+}
+
+// Processes with other locales share it.
+TEST(CalibrationFile, IsTheSameInEveryLocale) {
+  const Set cache("XDG_CACHE_HOME", temporary_path("locale"));
+  const CalibrationFile file("", "this");
+  Calibration large = of("this");
+  large.links = {{12'345, 1'234'567, 3, 4'000'000, 5, 6}};
+  const testing::GroupedNumbers grouped;
+  const CalibrationFile other("", "this");
+  EXPECT_EQ(other.path(), file.path());
+  other.write(large);
+  EXPECT_TRUE(file.read("this") == large);
+  EXPECT_NE(large.text().find("12345 1234567 "), std::string::npos) << large.text();
 }
 
 TEST(CalibrationFile, OfSomethingElseIsMeasuredAnew) {

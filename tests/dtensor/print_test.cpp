@@ -9,6 +9,7 @@
 #include <coshard/dtensor/factories.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
+#include "tests/support/grouped_numbers.h"
 #include "tests/support/ranks.h"
 
 namespace coshard {
@@ -30,6 +31,21 @@ TEST(Print, OfAShapeIsNoRivalToThatOfWhatConvertsToANumber) {
   std::ostringstream out;
   out << count << ' ' << Shape{2, 3};
   EXPECT_EQ(out.str(), "3 [2,3]");
+}
+
+// The stream is the program's, with its locale.
+TEST(Print, IsAlikeInEveryLocale) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {1}, {"tp"});
+    const testing::GroupedNumbers grouped;
+    std::ostringstream out;
+    out << Shape{1024, 2048} << ' ' << full({1}, 12345.5) << ' ' << zeros({1000, 1}).raw_local();
+    out << mesh << StridedShard(0, 4096) << Layout(Shard(0));
+    const std::string shown = out.str();
+    EXPECT_EQ(shown.rfind("[1024,2048] [12345.5000]\nf32[1] ", 0), 0U) << shown;
+    EXPECT_NE(shown.find("f32[1000,1]tp=1_S(0,4096)S(0)"), std::string::npos) << shown;
+    co_return;
+  });
 }
 
 TEST(Print, ShowsValuesThenDtypeAndShape) {

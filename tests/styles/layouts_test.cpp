@@ -4,7 +4,14 @@
 #include <string>
 
 #include <coshard/runtime/error.h>
+#include <coshard/styles/colwise.h>
 #include <coshard/styles/layouts.h>
+#include <coshard/styles/no_parallel.h>
+#include <coshard/styles/prepare_input.h>
+#include <coshard/styles/prepare_output.h>
+#include <coshard/styles/rowwise.h>
+#include <coshard/styles/sequence.h>
+#include "tests/support/grouped_numbers.h"
 
 namespace coshard {
 namespace {
@@ -49,6 +56,23 @@ TEST(StyleLayouts, ANameOf47CharactersFitsAndALongerOneIsRefused) {
   const std::string longest(47, 'x');
   EXPECT_EQ(KeywordPlacements::Entry(longest, Shard(0)).name(), longest);
   EXPECT_THROW(KeywordPlacements::Entry(longest + 'x', Shard(0)), Error);
+}
+
+// The stream is the program's; what it prints next is as it was.
+TEST(StyleLayouts, StylesAreShownAlikeInEveryLocale) {
+  const testing::GroupedNumbers grouped;
+  std::ostringstream out;
+  out << ColwiseParallel() << RowwiseParallel() << NoParallel() << PrepareModuleInput()
+      << PrepareModuleOutput();
+  EXPECT_NE(out.str().find("use_local_output=true"), std::string::npos) << out.str();
+  EXPECT_NE(out.str().find("use_local_output=false"), std::string::npos) << out.str();
+  EXPECT_EQ(out.str().find("ja"), std::string::npos) << out.str();
+  out.str("");
+  SequenceParallel style;
+  style.sequence_dim = 1024;
+  out << style << true;
+  EXPECT_NE(out.str().find("sequence_dim=1024,"), std::string::npos) << out.str();
+  EXPECT_EQ(out.str().back(), '1');
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // coshard's one error type: a kind and a one-line message that names the values. Thrown by every
 // layer; below `run`, only task promises and the world's shutdown catch it.
 #include <exception>
+#include <locale>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -51,17 +52,19 @@ decltype(auto) in_one_line(const T& value) {
     return (value);
 }
 
-// Joins printable operands into one string: str_cat("dim ", 3, " of ", shape).
+// Joins printable operands into one string, alike in every locale of the program:
+// str_cat("dim ", 3, " of ", shape).
 template <class... Args>
 std::string str_cat(const Args&... args) {
   std::ostringstream out;
+  out.imbue(std::locale::classic());
   (out << ... << in_one_line(args));
   return out.str();
 }
 
 [[noreturn]] void fail(ErrorKind kind, const std::string& message);
 
-// Its what(), or "unknown exception".
+// Its what(), or "exception of type Mine".
 std::string text_of(const std::exception_ptr& error);
 // The same without the prefix of an Error.
 std::string message_of(const std::exception_ptr& error);

@@ -86,6 +86,19 @@ TEST(Cores, AreNoMoreThanTheQuotaRoundedUp) {
   EXPECT_EQ(usable_cores(root.path), std::min(2, allowed()));
 }
 
+struct SpacedFacet final : std::numpunct<char> {  // as in French
+  char do_thousands_sep() const override { return ' '; }
+  std::string do_grouping() const override { return "\3"; }
+};
+TEST(Cores, AreCountedAlikeInEveryLocale) {
+  const std::locale before = std::locale::global(std::locale(std::locale(), new SpacedFacet));
+  const Root root;
+  root.write("/proc/self/cgroup", "0::/a");
+  root.write("/sys/fs/cgroup/a/cpu.max", "50000 100000");
+  EXPECT_EQ(usable_cores(root.path), 1);
+  std::locale::global(before);
+}
+
 TEST(Cores, AreNoMoreThanTheQuotaOfAGroupAround) {
   const Root root;
   root.write("/proc/self/cgroup", "0::/a/b");
