@@ -1,7 +1,7 @@
 """Every header compiles alone. One that its own source includes first is proven by the build, if nothing stands before it in a unity
 file; the others are compiled here, those of CUDA where its toolkit is.
 All public ones are compiled together where nothing but them can be found, so they reach no private one.
-What programs include says in its first error line which language it needs.
+What programs include says in its first error line which options it needs, and what of a co_await is no awaitable.
 usage: headers_test.py SOURCE_ROOT BUILD_ROOT COMPILER..."""
 import json
 import os
@@ -90,7 +90,23 @@ LANGUAGE = {
     "-std=c++17": "coshard needs C++20 or later: compile with -std=c++20",
     "-fno-exceptions": "coshard reports failures as exceptions: compile without -fno-exceptions",
     "-fno-rtti": "coshard passes typed exceptions and attributes: compile without -fno-rtti",
+    "-DBOOST_ASIO_RECYCLING_ALLOCATOR_CACHE_SIZE=16": "leave BOOST_ASIO_RECYCLING_ALLOCATOR_CACHE_SIZE at 2",
+    **{f"-DBOOST_ASIO_{name}": f"compile without BOOST_ASIO_{name}" for name in (
+        "DISABLE_THREADS", "DISABLE_EPOLL", "DISABLE_EVENTFD", "HAS_IO_URING", "DISABLE_THREAD_KEYWORD_EXTENSION",
+        "DISABLE_SMALL_BLOCK_RECYCLING", "DISABLE_STD_ATOMIC", "DISABLE_STD_EXCEPTION_PTR", "NO_EXCEPTIONS", "NO_TYPEID",
+        "ENABLE_BUFFER_DEBUGGING", "ENABLE_HANDLER_TRACKING", "CUSTOM_HANDLER_TRACKING=<x.h>", "USE_TS_EXECUTOR_AS_DEFAULT")},
 }
+# Options of Asio that change nothing between the library and the program.
+HARMLESS = ["-DBOOST_ASIO_NO_DEPRECATED", "-DBOOST_ASIO_NO_TS_EXECUTORS", "-DBOOST_ASIO_RECYCLING_ALLOCATOR_CACHE_SIZE=2"]
+
+# Bodies of a coroutine that await what is no awaitable, and what is said of them.
+AWAITS = {
+    "cs::Tensor y = co_await x.full_tensor();": "co_await: a Tensor is used without it; await x.redistribute(...)",
+    "for (const cs::Tensor& each : std::vector<cs::Tensor>{x}) co_await each;": "co_await: a Tensor is used without it",
+    "auto none = co_await 7; (void)none;": "co_await: this is no awaitable",
+    "auto task = f(x); co_await task;": "co_await std::move(task)",
+}
+ASKING = "#include <coshard/coshard.h>\nnamespace cs = coshard;\ncs::Task<void> f(cs::Tensor x) {{ {} }}\n"
 
 
 def unclear_refusals(root, compile_with):
@@ -99,8 +115,22 @@ def unclear_refusals(root, compile_with):
     for path in entries:
         for flag, said in LANGUAGE.items():
             errors = [line for line in compile_with(flag, path).splitlines() if "error:" in line]
-            if not errors or said not in errors[0]:
+            if not errors or said.split("=")[0] not in errors[0]:
                 yield f"{path} with {flag}: {errors[:1]}"
+    for flag in HARMLESS:
+        if errors := compile_with(flag, "include/coshard/asio.h"):
+            yield f"coshard/asio.h with {flag}: {errors}"
+
+
+def unclear_awaits(compile_text):
+    """Bodies of AWAITS of which the first error says something else, or which have more than one."""
+    for body, said in AWAITS.items():
+        errors = [line for line in compile_text(ASKING.format(body)).splitlines() if "error:" in line]
+        if len(errors) != 1 or said not in errors[0]:
+            yield f"{body}: {errors}"
+    right = ASKING.format("auto r = x.redistribute(cs::Replicate()); cs::Tensor y = co_await r; auto t = f(y); co_await std::move(t);")
+    if said := compile_text(right):
+        yield f"{right}: {said}"
 
 
 def main():
@@ -166,9 +196,18 @@ def main():
         words = [*compiler, *flags, flag, "-Wfatal-errors", *public, "-fsyntax-only", "-x", "c++", os.path.join(root, path)]
         return subprocess.run(words, capture_output=True, text=True, env=dict(os.environ, LC_ALL="C")).stderr
 
+    def errors_of(text):
+        words = [*compiler, *flags, *public, "-fsyntax-only", "-x", "c++", "-"]
+        return subprocess.run(words, input=text, capture_output=True, text=True, env=dict(os.environ, LC_ALL="C")).stderr
+
+    unclear = list(unclear_awaits(errors_of))
+    if unclear:
+        print("the error is not the one line that tells what is awaited:", *unclear, sep="\n")
+        return 1
+
     unclear = list(unclear_refusals(root, errors_with))
     if unclear:
-        print("the first error is not the one line that tells of the language:", *unclear, sep="\n")
+        print("the first error is not the one line that tells of the option:", *unclear, sep="\n")
         return 1
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:

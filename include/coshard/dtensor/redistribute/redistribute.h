@@ -144,6 +144,14 @@ inline Redistribution::NextShard Redistribution::next_shard() { return NextShard
 // Awaits whatever fills the tensors; suspends once.
 Task<void> arrival_of(Tensors tensors);
 
+template <class T>
+requires std::is_same_v<T, Tensor>
+struct NotAwaitable<T> {
+  static_assert(!std::is_same_v<T, T>,
+                "co_await: a Tensor is used without it; await x.redistribute(...), or "
+                "arrival_of({x}) until its data are here");
+};
+
 struct RedistributeOptions {
   // The local tensor is cast before it is sent; the result has this dtype.
   std::optional<DType> forward_dtype = std::nullopt;

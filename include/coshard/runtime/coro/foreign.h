@@ -28,6 +28,33 @@ concept HasCoAwait = requires(Awaitable&& awaitable) {
   static_cast<Awaitable&&>(awaitable).operator co_await();
 };
 
+// What any coroutine could await.
+template <class Awaitable>
+concept HasAwaiter = HasCoAwait<Awaitable> || requires(Awaitable&& awaitable) {
+  operator co_await(static_cast<Awaitable&&>(awaitable));
+} || requires(std::remove_reference_t<Awaitable>& awaiter) {
+  awaiter.await_ready();
+  awaiter.await_resume();
+};
+
+// In place of an awaiter, for what is none: says so, and what is awaited instead. Types that are
+// often taken for awaitables have a specialization of their own.
+template <class T>
+struct NotAwaitable {
+  static_assert(!std::is_same_v<T, T>,
+                "co_await: this is no awaitable; await a Task, a Work or a Redistribution");
+};
+// Ends the compiler's complaints about the rest of the expression.
+struct AnyResult {
+  template <class T>
+  operator T() const;  // NOLINT: implicit
+};
+struct NeverAwaiter {
+  bool await_ready() const;
+  void await_suspend(std::coroutine_handle<>) const;
+  AnyResult await_resume() const;
+};
+
 // An awaiter that stays in place: g++ 12 would copy what await_transform returns by reference.
 template <class Awaiter>
 class AwaiterInPlace {

@@ -85,6 +85,9 @@ class TaskPromiseBase {
   decltype(auto) await_transform(Awaitable&& awaitable) const {
     if constexpr (AwaitableOfCoshard<Awaitable> && HasCoAwait<Awaitable>) {
       return static_cast<Awaitable&&>(awaitable);
+    } else if constexpr (!HasAwaiter<Awaitable>) {
+      static_assert(sizeof(NotAwaitable<std::remove_cvref_t<Awaitable>>) > 0);
+      return NeverAwaiter();
     } else if constexpr (AwaitableOfCoshard<Awaitable>) {
       return AwaiterInPlace<std::remove_reference_t<Awaitable>>(awaitable);
     } else {
@@ -186,6 +189,12 @@ class [[nodiscard]] Task {
 
  private:
   Handle handle_;
+};
+
+template <class T>
+struct NotAwaitable<Task<T>> {
+  static_assert(!std::is_same_v<T, T>,
+                "co_await: a Task is awaited once, and given away: co_await std::move(task)");
 };
 
 template <class T>
