@@ -11,6 +11,7 @@
 #include <coshard/runtime/launch/world.h>
 #include "runtime/coro/user_call.h"
 #include "runtime/launch/rank_hosts.h"
+#include "runtime/printable.h"
 
 namespace coshard {
 namespace {
@@ -88,8 +89,9 @@ void warn_of_hosts(const DeviceMesh& mesh) {
   for (const int host : hosts) ++sizes[static_cast<std::size_t>(host)];
   const auto [least, most] = std::ranges::minmax(sizes);
   const std::string each = least == most ? str_cat(most) : str_cat(least, " to ", most);
-  std::cerr << str_cat("warning: init_device_mesh: dimension ", mesh.names()[dim], '=', *inner,
-                       " of ", mesh, " spans hosts, which have ", each, " of the ranks each\n")
+  std::cerr << str_cat("warning: init_device_mesh: dimension ", printable(mesh.names()[dim]), '=',
+                       *inner, " of ", printable(str_cat(mesh)), " spans hosts, which have ", each,
+                       " of the ranks each\n")
             << std::flush;
 }
 

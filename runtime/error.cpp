@@ -1,8 +1,23 @@
 #include <coshard/runtime/error.h>
 
+#include <cxxabi.h>
+
+#include <boost/system/system_error.hpp>
+
 #include <coshard/runtime/coro/rank_context.h>
+#include <coshard/runtime/type_name.h>
 
 namespace coshard {
+namespace {
+
+// Of the exception that is being handled.
+std::string type_text() {
+  const std::type_info* type = abi::__cxa_current_exception_type();
+  return type == nullptr ? "an exception that is not of C++"
+                         : "exception of type " + type_name_of(*type);
+}
+
+}  // namespace
 
 std::string_view to_string(ErrorKind kind) {
   switch (kind) {
@@ -29,10 +44,19 @@ void fail(ErrorKind kind, const std::string& message) { throw Error(kind, messag
 std::string text_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
+  } catch (const boost::system::system_error& known) {
+    // Without the category and the place in Boost's sources, which what() ends with.
+    const std::string all = known.what(), end = known.code().what();
+    return (all.ends_with(end) ? all.substr(0, all.size() - end.size()) : all + ": ") +
+           known.code().message();
   } catch (const std::exception& known) {
-    return known.what();
+    return *known.what() != '\0' ? known.what() : type_text();
+  } catch (const std::string& text) {
+    return text;
+  } catch (const char* text) {
+    return text;
   } catch (...) {
-    return "unknown exception";
+    return type_text();
   }
 }
 

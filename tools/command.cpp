@@ -10,6 +10,7 @@
 #include <coshard/runtime/launch/command_line.h>
 #include "profiling/bench/benches.h"
 #include "runtime/launch/launcher.h"
+#include "runtime/printable.h"
 #include "tools/completion.h"
 #include "tools/conform/conform.h"
 #include "tools/doctor.h"
@@ -327,10 +328,12 @@ int command(int argc, char** argv) {
       return job::guard({argv + 2, argv + argc});
     return run_command(argc, argv);
   } catch (const Error& error) {
-    std::cerr << str_cat("coshard: ", error.what(), '\n') << std::flush;
+    std::cerr << str_cat("coshard: ", printable(text_of(std::current_exception())), '\n')
+              << std::flush;
     return error.kind() == ErrorKind::BadInput ? 2 : 1;
   } catch (const std::exception& error) {
-    std::cerr << str_cat("coshard: ", error.what(), '\n') << std::flush;
+    std::cerr << str_cat("coshard: ", printable(text_of(std::current_exception())), '\n')
+              << std::flush;
     return 1;
   }
 }

@@ -1,7 +1,8 @@
 #include "runtime/comm/collective_info.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <cstdio>
 
 #include <coshard/runtime/coro/rank_context.h>
 #include "runtime/comm/collective.h"
@@ -9,10 +10,11 @@
 namespace coshard {
 namespace {
 
-std::string seconds_text(std::int64_t ns) {
-  char seconds[32];
-  std::snprintf(seconds, sizeof seconds, "%.1f s", static_cast<double>(ns) / 1e9);
-  return seconds;
+// "3.0 s", "1.5 ms", "0.2 us": never "0.0 s" of what is not nothing.
+std::string time_text(std::int64_t ns) {
+  const auto time = static_cast<double>(ns);
+  if (ns >= 50'000'000) return fmt::format("{:.1f} s", time / 1e9);
+  return ns >= 50'000 ? fmt::format("{:.1f} ms", time / 1e6) : fmt::format("{:.1f} us", time / 1e3);
 }
 
 }  // namespace
@@ -32,14 +34,14 @@ std::string CollectiveInfo::text(std::string_view on) const {
 
 std::string CollectiveInfo::timeout_text(std::string_view on, std::int64_t waited_ns,
                                          std::string_view missing) const {
-  return str_cat("timeout after ", seconds_text(waited_ns), " on rank ", world_rank,
-                 " waiting for ", text(on), "; ", missing);
+  return str_cat("timeout after ", time_text(waited_ns), " on rank ", world_rank, " waiting for ",
+                 text(on), "; ", missing);
 }
 
 std::string CollectiveInfo::late_text(std::string_view on, std::int64_t waited_ns,
                                       std::string_view missing) const {
-  return str_cat("rank ", world_rank, " has waited ", seconds_text(waited_ns), " for ", text(on),
-                 "; ", missing, "; it goes on waiting while data move");
+  return str_cat("rank ", world_rank, " has waited ", time_text(waited_ns), " for ", text(on), "; ",
+                 missing, "; it goes on waiting while data move");
 }
 
 std::string CollectiveInfo::lost_text(std::string_view on, int lost, std::uint64_t issued) const {
@@ -56,7 +58,7 @@ std::string LastIssued::text(std::string_view on) const {
   if (count == 0) return str_cat("has issued no collective on ", on, " yet");
   const std::int64_t now = RankContext::current().parker().now();
   return str_cat("last issued #", count - 1, " ", to_string(kind), " on ", on, " ",
-                 seconds_text(std::max<std::int64_t>(0, now - at_ns)), " ago");
+                 time_text(std::max<std::int64_t>(0, now - at_ns)), " ago");
 }
 
 std::string called_text(const Collective& collective, int ranks) {

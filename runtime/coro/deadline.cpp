@@ -136,10 +136,8 @@ void Deadline::check(const std::exception_ptr& ended_with) const {
     if (ended_with) std::rethrow_exception(ended_with);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::Cancelled) message += str_cat("; it ended with: ", error.what());
-  } catch (const std::exception& error) {
-    message += str_cat("; it ended with: ", error.what());
   } catch (...) {
-    message += "; it ended with an unknown exception";
+    message += str_cat("; it ended with: ", text_of(ended_with));
   }
   fail(ErrorKind::Timeout, message);
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/launch/cli_options.h"
+#include "runtime/printable.h"
 
 namespace coshard {
 namespace {
@@ -47,7 +48,7 @@ int run(int argc, char** argv, const Program& program) {
     cli::add_world_options(app, options);
     if (!cli::parse(app, before_dashes(argc, argv), argv)) return 0;
   } catch (const Error& error) {
-    std::cerr << str_cat("error: ", error.what(), '\n') << std::flush;
+    std::cerr << str_cat("error: ", printable(error.what()), '\n') << std::flush;
     return 2;
   }
   return run(std::move(options), program);

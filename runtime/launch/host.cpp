@@ -102,6 +102,10 @@ std::string host_name() {
   return name;
 }
 
+std::string listen_remedy(int error) {
+  return error == EADDRNOTAVAIL ? "; bring the loopback interface up (ip link set lo up)" : "";
+}
+
 std::vector<std::string> addresses_of_this_host() {
   std::vector<std::string> four, six;
   ifaddrs* all = nullptr;

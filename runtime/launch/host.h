@@ -13,6 +13,8 @@ std::string pid_space_id();
 std::string host_name();
 // Addresses of the interfaces that are up, except loopback and IPv6 link-local ones; IPv4 first.
 std::vector<std::string> addresses_of_this_host();
+// What to do about the error (errno) of listening: "; bring the loopback …", or "" for another.
+std::string listen_remedy(int error);
 // The cores that this process may use, at least 1: those of its affinity mask (taskset, cpusets,
 // `srun -c`), but no more than the CPU quota of its control group and those around it, rounded up
 // (`docker --cpus`). `root` stands for "/" in a test.

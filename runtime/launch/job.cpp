@@ -16,6 +16,7 @@
 #include "runtime/comm/mpi/mpi_library.h"
 #include "runtime/launch/host.h"
 #include "runtime/launch/roll_call.h"
+#include "runtime/printable.h"
 #include "runtime/start_thread.h"
 
 namespace coshard {
@@ -276,7 +277,8 @@ std::optional<std::string> Job::ended_before(int process, std::uint64_t run) con
 // Returns when all processes end as well; exits with an error that names one that dies instead.
 void Job::await_others() {
   liveness_->listen({[this](int process, const std::string& why) {
-                       std::cerr << str_cat("error: ", text(process), " has died: ", why, '\n')
+                       std::cerr << str_cat("error: ", text(process), " has died: ", printable(why),
+                                            '\n')
                                  << std::flush;
                        std::_Exit(1);
                      },

@@ -42,7 +42,8 @@ bool LivenessDoor::bind(std::uint16_t port, bool beyond) {
   if (!problem) acceptor_.listen(asio::socket_base::max_listen_connections, problem);
   if (problem && problem != asio::error::address_in_use)
     fail(ErrorKind::CommFailed,
-         str_cat("process 0 cannot listen on port ", port, ": ", problem.message()));
+         str_cat("process 0 cannot listen on ", six ? "" : any.to_string(), six ? "port " : ":",
+                 port, ": ", problem.message(), listen_remedy(problem.value())));
   return !problem;
 }
 

@@ -1,5 +1,4 @@
 // run(): its output when the world fails, its exit code, and its end when ranks do not end.
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -7,6 +6,7 @@
 
 #include <coshard/runtime/error.h>
 #include <coshard/runtime/launch/world.h>
+#include "runtime/printable.h"
 
 namespace coshard {
 namespace {
@@ -22,10 +22,7 @@ int exit_code_of(const std::exception_ptr& error) {
 }
 
 // In one write, so that output of ranks is not interleaved; on one line, whatever was thrown.
-void print(std::string line) {
-  std::ranges::replace(line, '\n', ' ');
-  std::cerr << line + '\n' << std::flush;
-}
+void print(const std::string& line) { std::cerr << printable(line) + '\n' << std::flush; }
 
 std::string seconds_text(std::chrono::milliseconds time) {
   return str_cat(static_cast<double>(time.count() / 100) / 10, " s");

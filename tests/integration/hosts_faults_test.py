@@ -165,7 +165,7 @@ class Faults(unittest.TestCase):
                 self.assertLess(time.monotonic() - begin, 3 + NOISE)
                 for survivor in range(victim):
                     self.assertRegex(job.err, rf"(?m)^\[{survivor}\] error: .*{who(victim)} has died: ")
-                self.assertEqual(job.err.splitlines()[-1], f"error: rank {victim} was killed by SIGKILL")
+                self.assertEqual(job.err.splitlines()[-1], f"error: rank {victim} was killed by SIGKILL (out of memory?)")
                 self.check_nothing_remains(hosts)
 
     def test_a_process_that_is_stopped_on_another_host_is_warned_of_and_is_an_error_at_the_deadline(self):

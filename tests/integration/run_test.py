@@ -125,7 +125,7 @@ class Run(Jobs):
         self.check_time(job)
 
     def test_a_rank_that_is_killed(self):
-        self.fails("kill", 137, "error: rank 1 was killed by SIGKILL")
+        self.fails("kill", 137, "error: rank 1 was killed by SIGKILL (out of memory?)")
 
     def test_a_rank_that_crashes(self):
         self.fails("segv", 139, "error: rank 1 was killed by SIGSEGV")

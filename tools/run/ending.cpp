@@ -36,7 +36,9 @@ int Ending::code() const {
 std::string Ending::text() const {
   switch (kind) {
     case Kind::Exited: return str_cat("exited with code ", value);
-    case Kind::Killed: return "was killed by " + signal_text(value);
+    case Kind::Killed:
+      return str_cat("was killed by ", signal_text(value),
+                     value == SIGKILL ? " (out of memory?)" : "");
     case Kind::NotStarted: return str_cat("could not be started: ", std::strerror(value));
     case Kind::Missing: return str_cat("has not started within ", value, " s");
     case Kind::Unwritten: return str_cat("could not be written: ", std::strerror(value));

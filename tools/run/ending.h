@@ -20,7 +20,7 @@ struct Ending {
   bool ok() const { return kind == Kind::Exited && value == 0; }
   // As in a shell: 128 + signal; 127 if there is no such program, 126 if it cannot run.
   int code() const;
-  // "exited with code 2", "was killed by SIGKILL"
+  // "exited with code 2", "was killed by SIGSEGV", "was killed by SIGKILL (out of memory?)"
   std::string text() const;
 };
 

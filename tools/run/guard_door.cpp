@@ -18,6 +18,7 @@
 #include <thread>
 
 #include <coshard/runtime/error.h>
+#include "runtime/launch/host.h"
 #include "runtime/launch/proof.h"
 #include "tools/run/message.h"
 
@@ -62,10 +63,15 @@ void settle(Socket& socket) {
 
 GuardDoor::GuardDoor(asio::io_context& io, Options options,
                      std::function<void(int rank, Socket)> entered)
-    : io_(io),
-      options_(std::move(options)),
-      entered_(std::move(entered)),
-      acceptor_(io, place(options_.local)) {
+    : io_(io), options_(std::move(options)), entered_(std::move(entered)), acceptor_(io) {
+  const tcp::endpoint own = place(options_.local);
+  error_code problem;
+  acceptor_.open(own.protocol(), problem);
+  if (!problem) acceptor_.bind(own, problem);
+  if (!problem) acceptor_.listen(asio::socket_base::max_listen_connections, problem);
+  if (problem)
+    fail(ErrorKind::CommFailed, str_cat("run: cannot listen on ", own.address().to_string(), ": ",
+                                        problem.message(), listen_remedy(problem.value())));
   ::fcntl(acceptor_.native_handle(), F_SETFD, FD_CLOEXEC);
 }
 

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include <coshard/runtime/error.h>
+#include "runtime/printable.h"
 #include "tools/run/supervisor.h"
 
 namespace coshard::job {
@@ -112,7 +113,7 @@ Supervisor::Await<void> Supervisor::finish() {
   int error = out_->error() != 0 ? out_->error() : err_->error();
   if (out_->waiting() > 0) error = EINTR;  // given up after a signal
   if (!first_ && error != 0) first_ = Failure{-1, {Ending::Kind::Unwritten, error}, {}};
-  if (first_) err_->write(STDERR_FILENO, str_cat("error: ", cause(), '\n'));
+  if (first_) err_->write(STDERR_FILENO, str_cat("error: ", printable(cause()), '\n'));
   co_await flush(*err_);
   io_.stop();
 }

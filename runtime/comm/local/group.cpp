@@ -245,9 +245,13 @@ PeerFailure LocalGroup::poisoned(const CollectiveInfo& awaited) const {
   return awaited.poisoned(title(), cause());
 }
 
-void LocalGroup::note_given_up(int rank, std::string what) {
+void LocalGroup::note_given_up(int rank, std::uint64_t key, const CollectiveInfo& awaited) {
+  constexpr std::size_t kMost = 64;
+  std::string text = str_cat(awaited.text(title()), " in branch ", Branch::current().path());
   const std::scoped_lock lock(cause_mutex_);
-  given_up_[static_cast<std::size_t>(rank)] = std::move(what);
+  std::deque<GivenUp>& all = given_up_[static_cast<std::size_t>(rank)];
+  all.push_back({key, awaited.number, std::move(text)});
+  if (all.size() > kMost) all.pop_front();
 }
 
 void LocalGroup::notify() {

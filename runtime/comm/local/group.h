@@ -121,14 +121,15 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   std::string missing_text(const CollectiveOp& op) const;
   std::string rank_text(int rank) const;
   std::string title() const;
+  std::string given_up_text(const CollectiveOp& op, int rank, int other) const;
   std::string lost_text(const CollectiveInfo& awaited, int lost) const;
   PeerFailure poisoned(const CollectiveInfo& awaited) const;
   LastIssued last_issued(int rank) const;
   // A rank that has left without issuing the op; -1: none.
   int lost(const CollectiveOp& op) const;
 
-  // For the error message when ranks disagree.
-  void note_given_up(int rank, std::string what);
+  // For the error message when ranks disagree. `key`: which await, alike on all ranks.
+  void note_given_up(int rank, std::uint64_t key, const CollectiveInfo& awaited);
 
   // Rings all listeners, after something they may wait for was stored (sequentially consistent, as
   // is the sleeper's check: one of the two sees the other). Costs one load if there are no
@@ -200,8 +201,13 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
 
   alignas(64) mutable std::mutex cause_mutex_;
   std::string cause_;
-  std::vector<std::string> given_up_;  // by rank: the last await it gave up; cause_mutex_
-  std::mutex sleep_mutex_;             // guards listening_
+  struct GivenUp {
+    std::uint64_t key, number;
+    std::string text;
+  };
+  // By rank: the awaits that it gave up last, the oldest first; cause_mutex_.
+  std::vector<std::deque<GivenUp>> given_up_;
+  std::mutex sleep_mutex_;  // guards listening_
   std::vector<Parker*> listening_;
 };
 

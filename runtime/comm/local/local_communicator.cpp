@@ -96,10 +96,9 @@ void LocalCommunicator::help_when_much_is_in_flight() {
 }
 
 void LocalCommunicator::note_given_up(const CollectiveInfo& awaited) {
-  const Branch& branch = Branch::current();
-  given_up_ += mix(mix(0x9e3779b9, awaited.branch), awaited.number);
-  group_->note_given_up(rank_,
-                        str_cat(awaited.text(group_->title()), " in branch ", branch.path()));
+  const std::uint64_t key = mix(mix(0x9e3779b9, awaited.branch), awaited.number);
+  given_up_ += key;
+  group_->note_given_up(rank_, key, awaited);
 }
 
 std::uint64_t LocalCommunicator::take_number(const Collective& collective, std::uint64_t print) {

@@ -11,6 +11,7 @@
 #include "runtime/coro/census.h"
 #include "runtime/coro/spin_wait.h"
 #include "runtime/device/stream_times.h"
+#include "runtime/printable.h"
 
 namespace coshard {
 namespace {
@@ -180,13 +181,12 @@ bool LocalWork::is_overdue(std::int64_t waited_ns) {
   if (timeout_ns <= 0 || waited_ns < timeout_ns || rest_is_here()) return false;
   if (!data_move()) return true;
   if (!told_late_.exchange(true))
-    std::fprintf(stderr, "warning: %s\n", late_text(waited_ns).c_str());
+    std::fprintf(stderr, "warning: %s\n", printable(late_text(waited_ns)).c_str());
   return false;
 }
 
-// A slow link is no error: within the deadline, data have arrived from each awaited rank, possibly
-// of an earlier message on the same link, or that rank may itself be waiting for a slow link.
-// Measured in real time, so not in a simulation.
+// A slow link is no error: in time, data have come from each awaited rank, perhaps of an earlier
+// message, or that rank may itself wait for a slow link. In real time, so not in a simulation.
 bool LocalWork::data_move() const {
   const LocalGroup& group = communicator_->group();
   const RemoteRanks* remote = group.registry()->remote.get();

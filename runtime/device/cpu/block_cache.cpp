@@ -52,8 +52,7 @@ void* BlockCache::take(std::size_t bytes) {
     free_[index] = block->next;
     stats_.cached -= wanted.bytes;
   }
-  stats_.in_use += wanted.bytes;
-  stats_.peak = std::max(stats_.peak, stats_.in_use);
+  if (block != nullptr) count_taken(wanted.bytes);
   lock_.unlock();
   if (block != nullptr) return block;
 
@@ -62,11 +61,11 @@ void* BlockCache::take(std::size_t bytes) {
     release_cached();
     fresh = from_system(wanted.bytes);
   }
+  lock_.lock();
+  if (fresh != nullptr) count_taken(wanted.bytes);
+  const MemoryStats held = stats_;
+  lock_.unlock();
   if (fresh == nullptr) {
-    lock_.lock();
-    stats_.in_use -= wanted.bytes;
-    const MemoryStats held = stats_;
-    lock_.unlock();
     fail(ErrorKind::DeviceFailed,
          str_cat("cpu: cannot allocate ", bytes, " bytes; ", held.in_use, " are in use, ",
                  held.cached, " cached, peak ", held.peak));

@@ -2,6 +2,7 @@
 // A caching allocator for host memory. Owned by one CpuDevice; any thread may take and give back,
 // since a peer that finishes a collective frees this rank's buffers. Blocks come in classes of an
 // eighth of a power of two, so at most 1/8 of a block is unused, and freed blocks keep their pages.
+#include <algorithm>
 #include <array>
 #include <cstddef>
 
@@ -38,6 +39,10 @@ class BlockCache {
   };
   static SizeClass size_class(std::size_t bytes);
   void release_cached() noexcept;
+  void count_taken(std::size_t bytes) noexcept {  // under the lock
+    stats_.in_use += bytes;
+    stats_.peak = std::max(stats_.peak, stats_.in_use);
+  }
 
   mutable SpinLock lock_;  // guards the two below
   std::array<Free*, kClasses> free_{};

@@ -33,6 +33,20 @@ TEST(AwaitedText, ATimeoutSaysHowLongWhoAndWhoIsMissing) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
 }
 
+TEST(AwaitedText, AShortTimeIsNotNone) {
+  const CollectiveInfo awaited(gather(), 1, 3);
+  for (const auto& [ns, told] :
+       std::vector<std::pair<std::int64_t, std::string>>{{60'000'000'000, " 60.0 s "},
+                                                         {50'000'000, " 0.1 s "},
+                                                         {49'000'000, " 49.0 ms "},
+                                                         {1'500'000, " 1.5 ms "},
+                                                         {40'000, " 40.0 us "},
+                                                         {100, " 0.1 us "}}) {
+    const std::string text = awaited.timeout_text("tp[4]", ns, "missing: 2");
+    EXPECT_NE(text.find(told), std::string::npos) << text;
+  }
+}
+
 TEST(AwaitedText, ARankThatLeftIsNamedWithItsLastCollective) {
   const CollectiveInfo awaited(gather(), 5, 3);
   EXPECT_NE(awaited.lost_text("tp[4]", 1, 5).find("#4"), std::string::npos);

@@ -1,6 +1,7 @@
 // run(): options, exit codes and one line for each error.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -155,6 +156,20 @@ TEST(Run, AnyOtherErrorIsOneLineAndExitCodeOne) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(run(1, argv.data(), fail_on_one), 1);
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "error: rank 1: boom\n");
+}
+
+Task<void> throw_what_a_terminal_obeys(World&) {
+  throw std::runtime_error("50 %\r\x1b[2Kgone\nmore");
+  co_return;
+}
+TEST(Run, WhatATerminalWouldObeyIsShown) {
+  std::string name = "program";
+  std::vector<char*> argv{name.data()};
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(run(1, argv.data(), throw_what_a_terminal_obeys), 1);
+  const std::string error = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(error.find("50 %\\x0d\\x1b[2Kgone more\n"), std::string::npos) << error;
+  EXPECT_EQ(std::count_if(error.begin(), error.end(), [](char c) { return c < ' '; }), 1) << error;
 }
 
 }  // namespace

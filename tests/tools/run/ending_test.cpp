@@ -32,6 +32,7 @@ TEST(Ending, OnlyExitCodeZeroIsNoFailure) {
 TEST(Ending, SaysWhatHappened) {
   EXPECT_EQ((Ending{Kind::Exited, 2}.text()), "exited with code 2");
   EXPECT_EQ((Ending{Kind::Killed, SIGSEGV}.text()), "was killed by SIGSEGV");
+  EXPECT_NE((Ending{Kind::Killed, SIGKILL}.text()).find("memory"), std::string::npos);
   EXPECT_EQ((Ending{Kind::Killed, 40}.text()), "was killed by signal 40");
   EXPECT_EQ((Ending{Kind::NotStarted, ENOENT}.text()),
             "could not be started: No such file or directory");

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <boost/asio/post.hpp>
@@ -114,6 +117,28 @@ TEST(GuardDoor, AGuardTriesTheAddressesInTurnAndTrustsNobodyWithoutTheToken) {
   EXPECT_GT(heard.size(), 64U);
   EXPECT_EQ(heard.find("token"), std::string::npos);
   EXPECT_EQ(served.end(), std::vector{0});
+}
+
+// In a network namespace of its own, whose loopback interface is down.
+TEST(GuardDoor, WithoutLoopbackItSaysWhatIsMissing) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) ::_exit(77);
+    asio::io_context io;
+    try {
+      const GuardDoor door(io, {"the token", 4, true, 60s}, {});
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      const bool told = text.find("127.0.0.1") != text.npos && text.find("lo up") != text.npos;
+      ::_exit(told ? 0 : 1);
+    } catch (...) {
+    }
+    ::_exit(2);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no namespaces for this user";
+  EXPECT_EQ(status, 0);
 }
 
 int option_of(tcp::socket& socket, int level, int option) {

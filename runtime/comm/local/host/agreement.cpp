@@ -34,6 +34,26 @@ std::string LocalGroup::noted_text(const CollectiveOp& op, int rank) const {
                  last.of);
 }
 
+// The first await before the op that `rank` gave up and `other` did not, or the last where it is not
+// known what `other` gave up, in another process. Under cause_mutex_.
+std::string LocalGroup::given_up_text(const CollectiveOp& op, int rank, int other) const {
+  if (entry(op, rank).print.given_up == 0) return "";
+  const auto& own = given_up_[static_cast<std::size_t>(rank)];
+  const auto& theirs = given_up_[static_cast<std::size_t>(other)];
+  const bool known = entry(op, other).print.given_up == 0 || !theirs.empty();
+  const GivenUp* told = nullptr;
+  for (const GivenUp& one : own) {
+    if (one.number >= op.sequence || (told != nullptr && known)) continue;
+    const auto times = [&](const auto& all) {
+      return std::ranges::count(all, one.key, &GivenUp::key);
+    };
+    if (!known || times(own) > times(theirs)) told = &one;
+  }
+  if (told == nullptr && !own.empty()) return "";
+  return str_cat("; rank ", members_[static_cast<std::size_t>(rank)], " gave up waiting for ",
+                 told == nullptr ? "a collective" : told->text);
+}
+
 // One text for both if equal; the text that follows then shows the difference.
 std::string LocalGroup::both_sides_text(const CollectiveOp& op, int a, int b) const {
   const std::string one = called_text(entry(op, a).args, size());
@@ -66,13 +86,7 @@ bool LocalGroup::checked(CollectiveOp& op, int a, int b) {
                              both_sides_text(op, a, b));
   if (one.print.given_up != other.print.given_up) {
     const std::scoped_lock lock(cause_mutex_);
-    for (const int r : {a, b})
-      if (const std::string& gave_up = given_up_[static_cast<std::size_t>(r)]; !gave_up.empty())
-        text += str_cat("; rank ", members_[static_cast<std::size_t>(r)], " gave up waiting for ",
-                        gave_up);
-      else if (entry(op, r).print.given_up != 0)  // in another process
-        text += str_cat("; rank ", members_[static_cast<std::size_t>(r)],
-                        " gave up waiting for a collective");
+    text += given_up_text(op, a, b) + given_up_text(op, b, a);
   }
   if (one.args.noted != other.args.noted)
     for (const int r : {a, b}) text += noted_text(op, r);

@@ -64,5 +64,14 @@ TEST(CpuDevice, CountsWhatIsInUseCachedAndThePeak) {
   EXPECT_EQ(after.cached, kCaches ? both.in_use - 64 : 0);
 }
 
+TEST(CpuDevice, APeakDoesNotCountWhatCouldNotBeAllocated) {
+  const auto device = make_cpu_device(1);
+  const auto held = device->make_buffer(64);
+  const std::size_t peak = device->memory().peak;
+  EXPECT_THROW(device->make_buffer(std::size_t{1} << 50), Error);
+  EXPECT_EQ(device->memory().in_use, 64U);
+  EXPECT_EQ(device->memory().peak, peak);
+}
+
 }  // namespace
 }  // namespace coshard::test

@@ -1,5 +1,7 @@
 // What ranks compare of one collective, beyond its geometry.
+#include <atomic>
 #include <functional>
+#include <thread>
 
 #include "runtime/coro/user_call.h"
 #include "tests/runtime/comm/on_ranks.h"
@@ -79,6 +81,31 @@ TEST(Agreement, TheOrderOfABucketDiffers) {
 TEST(Agreement, NamesDiffer) {
   expect_told([](Collective& c) { c.names = "a, b"; }, [](Collective& c) { c.names = "b, a"; },
               {"of a, b", "of b, a"});
+}
+
+// Rank 1 gives up #0 before it issues #1, and #2 afterwards; then rank 0 issues #1.
+TEST(WhatWasGivenUp, IsToldFromTheFirstThatDiffers) {
+  std::atomic<bool> ahead = false;
+  const auto ends = outcomes_on_ranks(2, [&](Communicator& comm, int rank) {
+    std::vector<Floats> data;
+    for (int i = 0; i < 3; ++i) data.emplace_back(12UL, 1.0F);
+    const auto issue = [&](int i) { return comm.issue(sum_of(data[i], {"x.cpp", 10 + i})); };
+    while (rank == 0 && !ahead) std::this_thread::yield();
+    const Work first = issue(0);
+    if (rank == 1) first.state()->given_up();
+    const Work second = issue(1);
+    const Work third = issue(2);
+    if (rank == 1) third.state()->given_up();
+    ahead = true;
+    second.wait();
+  });
+  for (const Outcome& end : ends) {
+    EXPECT_EQ(end.kind, ErrorKind::CommFailed);
+    EXPECT_NE(end.text.find("rank 1 gave up waiting for all_reduce #0"), std::string::npos)
+        << end.text;
+    EXPECT_EQ(end.text.find("#2"), std::string::npos) << end.text;
+    EXPECT_EQ(end.text.find("rank 0 gave up"), std::string::npos) << end.text;
+  }
 }
 
 }  // namespace
