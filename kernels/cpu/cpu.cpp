@@ -11,7 +11,7 @@ namespace {
 
 struct Choice {
   const char* name;
-  Bodies bodies;
+  Bodies bodies, bodies_f64;
 };
 
 Choice choose() {
@@ -19,14 +19,14 @@ Choice choose() {
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl")) {
-    return {"x86-64-v4", v4::bodies()};
+    return {"x86-64-v4", v4::bodies(), v4_f64::bodies()};
   }
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
       __builtin_cpu_supports("bmi2")) {
-    return {"x86-64-v3", v3::bodies()};
+    return {"x86-64-v3", v3::bodies(), v3_f64::bodies()};
   }
 #endif
-  return {"baseline", baseline::bodies()};
+  return {"baseline", baseline::bodies(), baseline_f64::bodies()};
 }
 
 // Fixed for the life of the process.
@@ -35,17 +35,15 @@ const Choice& choice() {
   return chosen;
 }
 
-bool is_short(DType dtype) { return dtype == DType::F32 || dtype == DType::BF16; }
-
 template <class Args>
-void vectorised(const Args& args) {
-  choice().bodies.run(args);
+void vectorised(DType dtype, const Args& args) {
+  (dtype == DType::F64 ? choice().bodies_f64 : choice().bodies).run(args);
 }
 
-// f32 and bf16 have vectorised bodies; `also` is a further condition.
+// Floating-point dtypes have vectorised bodies; `also` is a further condition.
 template <class Args>
 void vectorised_or_reference(DType dtype, const Args& args, bool also = true) {
-  if (is_short(dtype) && also) return vectorised(args);
+  if (is_floating(dtype) && also) return vectorised(dtype, args);
   reference::run(args);
 }
 
@@ -58,9 +56,17 @@ bool contiguous_rows(const RandomRegion& region) {
 
 const char* instruction_set() { return choice().name; }
 
+void run_packed(const Matmul& args) {
+  for (int d = 0; d < args.out.ndim; ++d) {
+    if (args.out.shape[d] == 0) return;
+  }
+  vectorised_or_reference(args.out.dtype, args, args.a.shape[args.a.ndim - 1] > 0);
+}
 void run(const Copy& args) {
   const bool same = args.to.dtype == args.from.dtype;
-  if (same || (is_short(args.to.dtype) && is_short(args.from.dtype))) return vectorised(args);
+  if (same || (is_floating(args.to.dtype) && is_floating(args.from.dtype))) {
+    return choice().bodies.run(args);
+  }
   reference::run(args);
 }
 void run(const Fill& args) {
@@ -125,10 +131,12 @@ void run(const CrossEntropyLoss& args) { reference::run(args); }
 void run(const NllLoss& args) { reference::run(args); }
 void run(const NllLossGrad& args) { reference::run(args); }
 void run(const Random& args) {
-  vectorised_or_reference(args.dtype, args, contiguous_rows(args.region));
+  const bool rows = contiguous_rows(args.region);
+  vectorised_or_reference(args.dtype, args, rows && args.dtype != DType::F64);
 }
 void run(const Dropout& args) {
-  vectorised_or_reference(args.dtype, args, contiguous_rows(args.region));
+  const bool rows = contiguous_rows(args.region);
+  vectorised_or_reference(args.dtype, args, rows && args.dtype != DType::F64);
 }
 void run(const AdamW& args) { vectorised_or_reference(args.dtype, args); }
 void run(const Sgd& args) { vectorised_or_reference(args.dtype, args); }

@@ -1,8 +1,9 @@
 #pragma once
-// The fast host kernels: oneDNN matmul, vectorised f32 and bf16 loops selected once for the
-// machine's instruction set; f64 and integers use the reference loops. Thread-safe: scratch memory
-// and primitive caches are thread-local. Large work uses OpenMP if the calling thread's
-// omp_get_max_threads() is above 1; except for Matmul, results do not depend on that number.
+// The fast host kernels: oneDNN matmul of f32 and bf16, vectorised loops for the floating-point
+// dtypes, selected once for the machine's instruction set; integers use the reference loops.
+// Thread-safe: scratch memory and primitive caches are thread-local. Large work uses OpenMP if the
+// calling thread's omp_get_max_threads() is above 1; except for oneDNN's matmul, results do not
+// depend on that number.
 #include "kernels/args.h"
 
 namespace coshard::kernels::cpu {
@@ -10,6 +11,10 @@ namespace coshard::kernels::cpu {
 #define X(Kernel) void run(const Kernel& args);
 COSHARD_KERNELS(X)
 #undef X
+
+// Matmul of any dtypes that are equal, without oneDNN and without an epilogue. An element's sum
+// depends neither on the number of threads nor on the other rows and columns.
+void run_packed(const Matmul& args);
 
 // The instruction set in use: "x86-64-v4", "x86-64-v3" or "baseline".
 const char* instruction_set();

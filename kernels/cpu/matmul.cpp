@@ -1,4 +1,4 @@
-// Matmul through oneDNN. Primitives are created once per thread and per shape, strides, dtype,
+// Matmul of f32 and bf16 through oneDNN; the rest is packed (simd/matmul.cpp). Primitives are created once per thread and per shape, strides, dtype,
 // scales and thread count.
 #include <omp.h>
 
@@ -16,7 +16,6 @@
 #include "kernels/epilogue.h"
 #include "kernels/libraries.h"
 #include "kernels/matrix.h"
-#include "kernels/reference/reference.h"
 
 namespace coshard::kernels::cpu {
 namespace {
@@ -184,29 +183,6 @@ void execute(const Product& p) {
   found->second->execute(p, cache.stream);
 }
 
-// A contiguous f32 copy in scratch memory: for machines on which oneDNN has no bf16 matmul.
-View widened(const View& v, int slot, bool copy) {
-  View wide = v;
-  wide.dtype = DType::F32;
-  std::int64_t count = 1;
-  for (int d = v.ndim - 1; d >= 0; --d) {
-    wide.strides[d] = count;
-    count *= v.shape[d];
-  }
-  wide.data = scratch(slot, count);
-  if (copy) run(Copy{wide, v});
-  return wide;
-}
-
-void run_widened(const Matmul& args) {
-  Matmul wide = args;
-  wide.out = widened(args.out, 4, args.beta != 0);
-  wide.a = widened(args.a, 5, true);
-  wide.b = widened(args.b, 6, true);
-  run(wide);
-  run(Copy{args.out, wide.out});
-}
-
 bool has_bf16() {
 #if defined(__x86_64__)
   static const bool has = dnnl::get_effective_cpu_isa() >= dnnl::cpu_isa::avx512_core_bf16;
@@ -216,20 +192,20 @@ bool has_bf16() {
 #endif
 }
 
-// f32 and bf16, without an epilogue.
+// Without an epilogue.
 void run_product(const Matmul& args) {
   const DType dtype = args.out.dtype;
   CS_REQUIRE(args.a.dtype == dtype && args.b.dtype == dtype,
              "matmul: dtypes differ: ", args.a.dtype, " and ", args.b.dtype, " into ", dtype);
+  if (dtype != DType::F32 && (dtype != DType::BF16 || !has_bf16())) return run_packed(args);
   Product p = {matrix_of(args.out),
                matrix_of(args.a),
                matrix_of(args.b),
                dtype,
                static_cast<float>(args.alpha),
                static_cast<float>(args.beta)};
-  if (p.out.batch == 0 || p.out.rows == 0 || p.out.columns == 0) return;
-  if (p.a.columns == 0 || !is_plain(p.out)) return reference::run(args);
-  if (dtype == DType::BF16 && !has_bf16()) return run_widened(args);
+  const bool empty = p.out.batch * p.out.rows * p.out.columns * p.a.columns == 0;
+  if (empty || !is_plain(p.out)) return run_packed(args);
   if (!is_plain(p.a)) p.a = packed(args.a, 0);
   if (!is_plain(p.b)) p.b = packed(args.b, 1);
   if (p.out.column_stride != 1) {
@@ -247,9 +223,7 @@ void run_product(const Matmul& args) {
 }  // namespace
 
 void run(const Matmul& args) {
-  const DType dtype = args.out.dtype;
   check_epilogue(args);
-  if (dtype != DType::F32 && dtype != DType::BF16) return reference::run(args);
   Matmul product = args;
   product.bias = nullptr;
   product.epilogue = Epilogue::None;

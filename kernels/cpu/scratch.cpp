@@ -19,23 +19,25 @@ struct Slot {
   std::size_t count = 0;
 };
 
+template <class Real>
 struct RotaryTable {
   std::int64_t first, seq, half;
   double theta;
-  std::vector<float> values;
+  std::vector<Real> values;
 };
 
 constexpr std::size_t kMaxRotaryTables = 8;
 
-std::vector<float> rotary_values(std::int64_t first, std::int64_t seq, std::int64_t half,
-                                 double theta) {
-  std::vector<float> values(seq * 2 * half);
+template <class Real>
+std::vector<Real> rotary_values(std::int64_t first, std::int64_t seq, std::int64_t half,
+                                double theta) {
+  std::vector<Real> values(seq * 2 * half);
   for (std::int64_t i = 0; i < half; ++i) {
     const double rate = std::pow(theta, -static_cast<double>(i) / static_cast<double>(half));
     for (std::int64_t s = 0; s < seq; ++s) {
       const double angle = static_cast<double>(first + s) * rate;
-      values[2 * s * half + i] = static_cast<float>(std::cos(angle));
-      values[(2 * s + 1) * half + i] = static_cast<float>(std::sin(angle));
+      values[2 * s * half + i] = static_cast<Real>(std::cos(angle));
+      values[(2 * s + 1) * half + i] = static_cast<Real>(std::sin(angle));
     }
   }
   return values;
@@ -56,16 +58,19 @@ float* scratch(int slot, std::size_t count) {
   return own.data.get();
 }
 
-const float* rotary_table(std::int64_t first, std::int64_t seq, std::int64_t half, double theta) {
-  thread_local std::deque<RotaryTable> tables;
-  for (const RotaryTable& table : tables) {
+template <class Real>
+const Real* rotary_table(std::int64_t first, std::int64_t seq, std::int64_t half, double theta) {
+  thread_local std::deque<RotaryTable<Real>> tables;
+  for (const RotaryTable<Real>& table : tables) {
     if (table.first == first && table.seq == seq && table.half == half && table.theta == theta) {
       return table.values.data();
     }
   }
   if (tables.size() == kMaxRotaryTables) tables.pop_front();
-  tables.push_back({first, seq, half, theta, rotary_values(first, seq, half, theta)});
+  tables.push_back({first, seq, half, theta, rotary_values<Real>(first, seq, half, theta)});
   return tables.back().values.data();
 }
+template const float* rotary_table(std::int64_t, std::int64_t, std::int64_t, double);
+template const double* rotary_table(std::int64_t, std::int64_t, std::int64_t, double);
 
 }  // namespace coshard::kernels::cpu

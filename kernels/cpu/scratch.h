@@ -8,9 +8,14 @@ namespace coshard::kernels::cpu {
 // At least `count` floats, uninitialised, valid until the same thread requests the same slot again.
 // Slots 0..7, one for each buffer in use at the same time.
 float* scratch(int slot, std::size_t count);
+template <class Real>
+Real* scratch_of(int slot, std::size_t count) {
+  return reinterpret_cast<Real*>(scratch(slot, count * sizeof(Real) / sizeof(float)));
+}
 
 // cos then sin of the rotary angles, [seq][2][half]: position first+s, pair i, for a head of 2*half
-// elements. Cached for the calling thread's last few requests; valid until its next call.
-const float* rotary_table(std::int64_t first, std::int64_t seq, std::int64_t half, double theta);
+// elements, in float or double. Cached for the calling thread's last few requests; valid until its next call.
+template <class Real>
+const Real* rotary_table(std::int64_t first, std::int64_t seq, std::int64_t half, double theta);
 
 }  // namespace coshard::kernels::cpu

@@ -9,8 +9,8 @@ namespace {
 
 // Turns rows of scores into exp(score - maximum of the row), 0 past the row's visible keys.
 // Separate loops over all rows for each step keep the constants of the exponential in registers.
-void softmax_in_place(float* scores, const AttentionSizes& n, std::int64_t first, std::int64_t rows,
-                      float* highs, float* sums) {
+void softmax_in_place(Real* scores, const AttentionSizes& n, std::int64_t first, std::int64_t rows,
+                      Real* highs, Real* sums) {
   const std::int64_t wide = n.keys_width();
   const std::int64_t width = padded(n.visible(first + rows - 1));
   Vec totals[kQueryRows];
@@ -23,7 +23,7 @@ void softmax_in_place(float* scores, const AttentionSizes& n, std::int64_t first
     highs[r] = largest_lane(high);
   }
   for (std::int64_t r = 0; r < rows; ++r) {
-    float* row = scores + r * wide;
+    Real* row = scores + r * wide;
     const std::int64_t keys = n.visible(first + r);
     const Vec high = all(highs[r] == -kInf ? 0.0F : highs[r]);  // a row whose keys are all masked
     Vec total{};
@@ -41,8 +41,7 @@ void softmax_in_place(float* scores, const AttentionSizes& n, std::int64_t first
 
 // From the rows' sums and maxima: inverse = 1/sum (0 for a fully masked row) and lse = high +
 // log(sum).
-void finish_rows(const float* sums, const float* highs, float* inverse, float* lse,
-                 std::int64_t rows) {
+void finish_rows(const Real* sums, const Real* highs, Real* inverse, Real* lse, std::int64_t rows) {
   each_register(
       0, rows, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
         const Vec sum = lanes.load(sums + i);
@@ -52,11 +51,11 @@ void finish_rows(const float* sums, const float* highs, float* inverse, float* l
 }
 
 struct Workspace {
-  float* keys;    // [dim][keys_width]: k transposed
-  float* values;  // [tk][width]
-  float* query;   // [kQueryRows][width]
-  float* scores;  // [kQueryRows][keys_width]
-  float* out;     // [kQueryRows][width]
+  Real* keys;    // [dim][keys_width]: k transposed
+  Real* values;  // [tk][width]
+  Real* query;   // [kQueryRows][width]
+  Real* scores;  // [kQueryRows][keys_width]
+  Real* out;     // [kQueryRows][width]
 };
 
 template <class T>
@@ -66,15 +65,15 @@ void forward_block(const Attention& args, const AttentionSizes& n, const Workspa
   const std::int64_t seen = n.visible(first + rows - 1);
   const std::int64_t width = n.width();
   pack_rows(w.query, row_of<const T>(args.q, b, h, first), args.q.strides[2], rows, n.dim,
-            static_cast<float>(args.scale));
+            static_cast<Real>(args.scale));
   multiply({w.query, width, 1, w.keys, n.keys_width(), w.scores, n.keys_width(), false}, rows, seen,
            n.dim);
   if (args.mask.data) add_mask<T>(args.mask, b, h, first, rows, seen, w.scores, n.keys_width());
-  float sums[kQueryRows];
-  float highs[kQueryRows];
-  float inverse[kQueryRows];
+  Real sums[kQueryRows];
+  Real highs[kQueryRows];
+  Real inverse[kQueryRows];
   softmax_in_place(w.scores, n, first, rows, highs, sums);
-  finish_rows(sums, highs, inverse, as<float>(args.lse) + (b * n.heads + h) * n.tq + first, rows);
+  finish_rows(sums, highs, inverse, as<Real>(args.lse) + (b * n.heads + h) * n.tq + first, rows);
   multiply_seen(n, first, rows,
                 {w.scores, n.keys_width(), 1, w.values, width, w.out, width, false});
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -85,9 +84,10 @@ void forward_block(const Attention& args, const AttentionSizes& n, const Workspa
 template <class T>
 void forward_group(const Attention& args, const AttentionSizes& n, std::int64_t b,
                    std::int64_t kv) {
-  const Workspace w = {scratch(0, n.dim * n.keys_width()), scratch(1, n.tk * n.width()),
-                       scratch(2, kQueryRows * n.width()), scratch(3, kQueryRows * n.keys_width()),
-                       scratch(4, kQueryRows * n.width())};
+  const Workspace w = {
+      scratch_of<Real>(0, n.dim * n.keys_width()), scratch_of<Real>(1, n.tk * n.width()),
+      scratch_of<Real>(2, kQueryRows * n.width()), scratch_of<Real>(3, kQueryRows * n.keys_width()),
+      scratch_of<Real>(4, kQueryRows * n.width())};
   pack_transposed(w.keys, n.keys_width(), row_of<const T>(args.k, b, kv, 0), args.k.strides[2],
                   n.tk, n.dim);
   pack_rows(w.values, row_of<const T>(args.v, b, kv, 0), args.v.strides[2], n.tk, n.dim, 1.0F);
@@ -103,7 +103,7 @@ void forward_group(const Attention& args, const AttentionSizes& n, std::int64_t 
 // Only called with last strides of 1.
 void run(const Attention& args) {
   const AttentionSizes n = attention_sizes(args);
-  with_short_float(args.q.dtype, [&](auto tag) {
+  with_stored(args.q.dtype, [&](auto tag) {
     parallel(n.batch * n.kv_heads, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         forward_group<decltype(tag)>(args, n, i / n.kv_heads, i % n.kv_heads);

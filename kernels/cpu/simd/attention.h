@@ -38,11 +38,11 @@ AttentionSizes attention_sizes(const Args& args) {
 // Adds keys [0, keys) of the mask's rows [first, first + rows) to their scores.
 template <class T>
 inline void add_mask(const View& mask, std::int64_t b, std::int64_t h, std::int64_t first,
-                     std::int64_t rows, std::int64_t keys, float* scores, std::int64_t wide) {
+                     std::int64_t rows, std::int64_t keys, Real* scores, std::int64_t wide) {
   const std::int64_t begin = b * mask.strides[0] + h * mask.strides[1];
   for (std::int64_t r = 0; r < rows; ++r) {
     const std::int64_t row = begin + (first + r) * mask.strides[2];
-    float* score = scores + r * wide;
+    Real* score = scores + r * wide;
     if (mask.dtype == DType::Bool) {
       const bool* keep = static_cast<const bool*>(mask.data) + row;
       for (std::int64_t j = 0; j < keys; ++j)
@@ -50,13 +50,13 @@ inline void add_mask(const View& mask, std::int64_t b, std::int64_t h, std::int6
     } else {
       const T* bias = static_cast<const T*>(mask.data) + row;
       for (std::int64_t j = 0; j < keys; ++j)
-        score[j] += static_cast<float>(bias[j * mask.strides[3]]);
+        score[j] += static_cast<Real>(bias[j * mask.strides[3]]);
     }
   }
 }
 
 // Sets scores [keys, width) of a row to 0, after [0, keys) was written in whole registers.
-COSHARD_INLINE void hide_rest(float* scores, std::int64_t keys, std::int64_t width) {
+COSHARD_INLINE void hide_rest(Real* scores, std::int64_t keys, std::int64_t width) {
   for (std::int64_t i = (keys + kLanes - 1) / kLanes * kLanes; i < width; i += kLanes) {
     store(scores + i, Vec{});
   }

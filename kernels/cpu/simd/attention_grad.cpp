@@ -7,18 +7,18 @@ namespace coshard::kernels::cpu::COSHARD_ISA {
 namespace {
 
 struct GradWorkspace {
-  float* keys;      // [tk][width]
-  float* keys_t;    // [dim][keys_width]
-  float* values_t;  // [dim][keys_width]
-  float* dkeys;     // [tk][width]
-  float* dvalues;   // [tk][width]
-  float* rows;      // query, dout, dq: 3 x [kQueryRows][width]
-  float* powers;    // [kQueryRows][keys_width]: probabilities
-  float* slopes;    // [kQueryRows][keys_width]: gradients of the scores
+  Real* keys;      // [tk][width]
+  Real* keys_t;    // [dim][keys_width]
+  Real* values_t;  // [dim][keys_width]
+  Real* dkeys;     // [tk][width]
+  Real* dvalues;   // [tk][width]
+  Real* rows;      // query, dout, dq: 3 x [kQueryRows][width]
+  Real* powers;    // [kQueryRows][keys_width]: probabilities
+  Real* slopes;    // [kQueryRows][keys_width]: gradients of the scores
 };
 
 template <class T>
-float dot(const T* a, const T* b, std::int64_t dim) {
+Real dot(const T* a, const T* b, std::int64_t dim) {
   Vec sum{};
   each_register(
       0, dim, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
@@ -28,8 +28,8 @@ float dot(const T* a, const T* b, std::int64_t dim) {
 }
 
 // powers = exp(powers - lse), slopes = powers * (slopes - delta); both 0 past `keys` up to `width`.
-COSHARD_INLINE void score_gradients(float* powers, float* slopes, std::int64_t keys,
-                                    std::int64_t width, float lse, float delta) {
+COSHARD_INLINE void score_gradients(Real* powers, Real* slopes, std::int64_t keys,
+                                    std::int64_t width, Real lse, Real delta) {
   each_register(
       0, keys, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
         const Vec power = exponential(lanes.load(powers + i, -kInf) - lse);
@@ -41,7 +41,7 @@ COSHARD_INLINE void score_gradients(float* powers, float* slopes, std::int64_t k
 }
 
 template <class T>
-void store_mask_gradient(T* to, const float* slopes, std::int64_t seen, std::int64_t keys) {
+void store_mask_gradient(T* to, const Real* slopes, std::int64_t seen, std::int64_t keys) {
   unpack_rows(to, 0, slopes, 1, seen, 1.0F);
   for (std::int64_t j = seen; j < keys; ++j) to[j] = T(0.0F);
 }
@@ -53,17 +53,17 @@ void backward_block(const AttentionGrad& args, const AttentionSizes& n, const Gr
   const std::int64_t seen = n.visible(first + rows - 1);
   const std::int64_t width = n.width();
   const std::int64_t wide = n.keys_width();
-  const auto scale = static_cast<float>(args.scale);
-  float* query = w.rows;
-  float* dout = query + kQueryRows * width;
-  float* dquery = dout + kQueryRows * width;
+  const auto scale = static_cast<Real>(args.scale);
+  Real* query = w.rows;
+  Real* dout = query + kQueryRows * width;
+  Real* dquery = dout + kQueryRows * width;
   pack_rows(query, row_of<const T>(args.q, b, h, first), args.q.strides[2], rows, n.dim, scale);
   pack_rows(dout, row_of<const T>(args.dout, b, h, first), args.dout.strides[2], rows, n.dim, 1.0F);
   multiply({query, width, 1, w.keys_t, wide, w.powers, wide, false}, rows, seen, n.dim);
   multiply({dout, width, 1, w.values_t, wide, w.slopes, wide, false}, rows, seen, n.dim);
   if (args.mask.data) add_mask<T>(args.mask, b, h, first, rows, seen, w.powers, wide);
-  const float* lse = as<float>(args.lse) + (b * n.heads + h) * n.tq + first;
-  float delta[kQueryRows];
+  const Real* lse = as<Real>(args.lse) + (b * n.heads + h) * n.tq + first;
+  Real delta[kQueryRows];
   for (std::int64_t r = 0; r < rows; ++r) {
     delta[r] = dot(row_of<const T>(args.dout, b, h, first + r),
                    row_of<const T>(args.out, b, h, first + r), n.dim);
@@ -85,21 +85,21 @@ void backward_group(const AttentionGrad& args, const AttentionSizes& n, std::int
                     std::int64_t kv) {
   const std::int64_t packed = n.tk * n.width();
   const std::int64_t transposed = n.dim * n.keys_width();
-  const GradWorkspace w = {scratch(0, packed),
-                           scratch(1, transposed),
-                           scratch(2, transposed),
-                           scratch(3, packed),
-                           scratch(4, packed),
-                           scratch(5, 3 * kQueryRows * n.width()),
-                           scratch(6, kQueryRows * n.keys_width()),
-                           scratch(7, kQueryRows * n.keys_width())};
+  const GradWorkspace w = {scratch_of<Real>(0, packed),
+                           scratch_of<Real>(1, transposed),
+                           scratch_of<Real>(2, transposed),
+                           scratch_of<Real>(3, packed),
+                           scratch_of<Real>(4, packed),
+                           scratch_of<Real>(5, 3 * kQueryRows * n.width()),
+                           scratch_of<Real>(6, kQueryRows * n.keys_width()),
+                           scratch_of<Real>(7, kQueryRows * n.keys_width())};
   const T* k = row_of<const T>(args.k, b, kv, 0);
   const T* v = row_of<const T>(args.v, b, kv, 0);
   pack_rows(w.keys, k, args.k.strides[2], n.tk, n.dim, 1.0F);
   pack_transposed(w.keys_t, n.keys_width(), k, args.k.strides[2], n.tk, n.dim);
   pack_transposed(w.values_t, n.keys_width(), v, args.v.strides[2], n.tk, n.dim);
-  std::memset(w.dkeys, 0, packed * sizeof(float));
-  std::memset(w.dvalues, 0, packed * sizeof(float));
+  std::memset(w.dkeys, 0, packed * sizeof(Real));
+  std::memset(w.dvalues, 0, packed * sizeof(Real));
   for (std::int64_t h = kv * n.group(); h < (kv + 1) * n.group(); ++h) {
     for (std::int64_t first = 0; first < n.tq; first += kQueryRows) {
       backward_block<T>(args, n, w, b, h, first);
@@ -114,7 +114,7 @@ void backward_group(const AttentionGrad& args, const AttentionSizes& n, std::int
 // Only called with last strides of 1.
 void run(const AttentionGrad& args) {
   const AttentionSizes n = attention_sizes(args);
-  with_short_float(args.q.dtype, [&](auto tag) {
+  with_stored(args.q.dtype, [&](auto tag) {
     parallel(n.batch * n.kv_heads, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         backward_group<decltype(tag)>(args, n, i / n.kv_heads, i % n.kv_heads);

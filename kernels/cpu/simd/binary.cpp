@@ -9,7 +9,7 @@ namespace {
 
 template <class T, class F>
 void combine(const Binary& args, F f) {
-  const auto alpha = static_cast<float>(args.alpha);
+  const auto alpha = static_cast<Real>(args.alpha);
   const bool number = args.b.data == nullptr;  // the right operand is alpha
   const View* views[3] = {&args.out, &args.a, number ? &args.a : &args.b};
   const Loops<3> loops = loops_over(views);
@@ -41,7 +41,7 @@ void combine(const Binary& args, F f) {
 }  // namespace
 
 void run(const Binary& args) {
-  with_short_float(args.out.dtype, [&](auto tag) {
+  with_stored(args.out.dtype, [&](auto tag) {
     with_function(args.op, [&]<class F>(F) {
       if constexpr (F::kVectorValue)
         combine<decltype(tag)>(

@@ -1,4 +1,5 @@
-// Strided copies of one element size, transposes in tiles, and conversion between f32 and bf16.
+// Strided copies of one element size, transposes in tiles, and conversion between
+// floating-point types.
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/strided.h"
 
@@ -82,6 +83,12 @@ void copy_same(const Copy& args) {
   });
 }
 
+template <class F>
+void with_floating(DType dtype, F&& f) {
+  if (dtype == DType::F64) return f(double{});
+  with_stored(dtype, f);
+}
+
 template <class To, class From>
 void convert(const Copy& args) {
   const View* views[2] = {&args.to, &args.from};
@@ -92,7 +99,9 @@ void convert(const Copy& args) {
     To* to = as<To>(args.to.data) + at[0];
     const From* from = as<From>(static_cast<const void*>(args.from.data)) + at[1];
     if (to_stride != 1 || from_stride != 1) {
-      for (std::int64_t i = 0; i < count; ++i) to[i * to_stride] = To(from[i * from_stride]);
+      for (std::int64_t i = 0; i < count; ++i) {
+        to[i * to_stride] = To(static_cast<float>(from[i * from_stride]));
+      }
       return;
     }
     each_register(
@@ -104,11 +113,13 @@ void convert(const Copy& args) {
 
 }  // namespace
 
-// Only called with equal dtypes, or with f32 and bf16.
+// Only called with equal or floating-point dtypes. Between f64 and the narrow ones by way of f32.
 void run(const Copy& args) {
   if (args.to.dtype != args.from.dtype) {
-    if (args.to.dtype == DType::BF16) return convert<BFloat16, float>(args);
-    return convert<float, BFloat16>(args);
+    return with_floating(args.to.dtype, [&](auto to) {
+      with_floating(args.from.dtype,
+                    [&](auto from) { convert<decltype(to), decltype(from)>(args); });
+    });
   }
   switch (size_of(args.to.dtype)) {
     case 1: return copy_same<std::uint8_t>(args);

@@ -21,8 +21,8 @@ void stats_row(const CrossEntropyStats& args, std::int64_t r) {
       0, args.classes, [&](std::int64_t c, auto lanes) __attribute__((always_inline)) {
         highs = maximum(highs, lanes.load(logits + c, -kInf));
       });
-  const float high = largest_lane(highs);
-  const float from = high == -kInf ? 0.0F : high;
+  const Real high = largest_lane(highs);
+  const Real from = high == -kInf ? 0.0F : high;
   Vec sums{};
   Vec totals{};
   each_register(
@@ -33,10 +33,10 @@ void stats_row(const CrossEntropyStats& args, std::int64_t r) {
   const std::int64_t target = as<std::int64_t>(args.target)[r];
   const std::int64_t own = target - args.first;
   const bool here = target != args.ignore && own >= 0 && own < args.classes;
-  as<float>(args.max)[r] = high;
-  as<float>(args.sum)[r] = sum_lanes(sums);
-  as<float>(args.picked)[r] = here ? static_cast<float>(logits[own]) : 0.0F;
-  if (args.total != nullptr) as<float>(args.total)[r] = sum_lanes(totals);
+  as<Real>(args.max)[r] = high;
+  as<Real>(args.sum)[r] = sum_lanes(sums);
+  as<Real>(args.picked)[r] = here ? static_cast<Real>(logits[own]) : 0.0F;
+  if (args.total != nullptr) as<Real>(args.total)[r] = sum_lanes(totals);
 }
 
 template <class T>
@@ -48,37 +48,36 @@ void grad_row(const CrossEntropyGrad& args, std::int64_t r) {
     for (std::int64_t c = 0; c < args.classes; ++c) dlogits[c] = T(0.0F);
     return;
   }
-  const float high = as<float>(args.max)[r];
-  const float scale = as<float>(args.scale)[r];
-  const float factor = scale / as<float>(args.sum)[r];
+  const Real high = as<Real>(args.max)[r];
+  const Real scale = as<Real>(args.scale)[r];
+  const Real factor = scale / as<Real>(args.sum)[r];
   const double smoothing = args.smoothing;
-  const float everywhere =
-      smoothing == 0
-          ? 0.0F
-          : scale * static_cast<float>(smoothing / static_cast<double>(args.all_classes));
+  const Real everywhere =
+      smoothing == 0 ? 0.0F
+                     : scale * static_cast<Real>(smoothing / static_cast<double>(args.all_classes));
   const std::int64_t own = target - args.first;
   const bool here = own >= 0 && own < args.classes;
-  const float picked = here ? static_cast<float>(logits[own]) : 0.0F;
+  const Real picked = here ? static_cast<Real>(logits[own]) : 0.0F;
   each_register(
       0, args.classes, [=](std::int64_t c, auto lanes) __attribute__((always_inline)) {
         lanes.store(dlogits + c, exponential(lanes.load(logits + c) - high) * factor - everywhere);
       });
   if (here) {
-    const float hit = exponential(all(picked - high))[0] * factor - everywhere;
-    dlogits[own] = hit - scale * static_cast<float>(1 - smoothing);
+    const Real hit = exponential(all(picked - high))[0] * factor - everywhere;
+    dlogits[own] = hit - scale * static_cast<Real>(1 - smoothing);
   }
 }
 
 }  // namespace
 
 void run(const CrossEntropyStats& args) {
-  with_short_float(args.dtype, [&](auto tag) {
+  with_stored(args.dtype, [&](auto tag) {
     each_logits_row(args, [&](std::int64_t r) { stats_row<decltype(tag)>(args, r); });
   });
 }
 
 void run(const CrossEntropyGrad& args) {
-  with_short_float(args.dtype, [&](auto tag) {
+  with_stored(args.dtype, [&](auto tag) {
     each_logits_row(args, [&](std::int64_t r) { grad_row<decltype(tag)>(args, r); });
   });
 }

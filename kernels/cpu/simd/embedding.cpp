@@ -32,22 +32,23 @@ void run(const Embedding& args) {
 // Summed by one thread, in the order of the indices.
 void run(const EmbeddingGrad& args) {
   const std::int64_t size = args.rows * args.dim;
-  with_short_float(args.dtype, [&](auto tag) {
+  with_stored(args.dtype, [&](auto tag) {
     using T = decltype(tag);
     const T* dout = as<T>(args.dout);
-    float* sums = args.dtype == DType::F32 ? as<float>(args.dweight) : scratch(0, size);
-    std::memset(sums, 0, size * sizeof(float));
+    constexpr bool kInPlace = std::is_same_v<T, Real>;
+    Real* sums = kInPlace ? as<Real>(args.dweight) : scratch_of<Real>(0, size);
+    std::memset(sums, 0, size * sizeof(Real));
     for (std::int64_t i = 0; i < args.count; ++i) {
       const std::int64_t id = id_at(args.ids_dtype, args.ids, i);
       const std::int64_t row = id - args.first;
       if (row < 0 || row >= args.rows || (args.padding >= 0 && id == args.padding)) continue;
       each_register(
           0, args.dim, [=](std::int64_t d, auto lanes) __attribute__((always_inline)) {
-            float* sum = sums + row * args.dim + d;
+            Real* sum = sums + row * args.dim + d;
             lanes.store(sum, lanes.load(sum) + lanes.load(dout + i * args.dim + d));
           });
     }
-    if (args.dtype == DType::F32) return;
+    if (kInPlace) return;
     T* dweight = as<T>(args.dweight);
     each_register(
         0, size, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {

@@ -17,7 +17,7 @@ COSHARD_INLINE Vec weight_at(const Lanes& lanes, const T* weight, std::int64_t i
 
 // Sum over [0, dim) of term(i, lanes), which must be 0 in absent lanes.
 template <class F>
-COSHARD_INLINE float sum_over(std::int64_t dim, F&& term) {
+COSHARD_INLINE Real sum_over(std::int64_t dim, F&& term) {
   Vec even{};
   Vec odd{};
   std::int64_t i = 0;
@@ -31,7 +31,7 @@ COSHARD_INLINE float sum_over(std::int64_t dim, F&& term) {
 
 // Adds the [blocks, dim] partial sums in order, rounding once.
 template <class T>
-void store_sums(T* to, const float* partial, std::int64_t blocks, std::int64_t dim) {
+void store_sums(T* to, const Real* partial, std::int64_t blocks, std::int64_t dim) {
   if (to == nullptr) return;
   each_register(0, dim, [=](std::int64_t i, auto lanes) {
     Vec sum{};
@@ -40,7 +40,7 @@ void store_sums(T* to, const float* partial, std::int64_t blocks, std::int64_t d
   });
 }
 
-void clear(float* data, std::int64_t count) { std::memset(data, 0, count * sizeof(float)); }
+void clear(Real* data, std::int64_t count) { std::memset(data, 0, count * sizeof(Real)); }
 
 template <class T>
 void layer_norm_row(const LayerNorm& args, std::int64_t row) {
@@ -48,32 +48,31 @@ void layer_norm_row(const LayerNorm& args, std::int64_t row) {
   T* y = as<T>(args.y) + row * args.dim;
   const T* weight = as<T>(args.weight);
   const T* bias = as<T>(args.bias);
-  const auto dim = static_cast<float>(args.dim);
-  const float mean =
+  const auto dim = static_cast<Real>(args.dim);
+  const Real mean =
       sum_over(args.dim, [=](std::int64_t i, auto lanes) { return lanes.load(x + i); }) / dim;
-  const float squares = sum_over(args.dim, [=](std::int64_t i, auto lanes) {
+  const Real squares = sum_over(args.dim, [=](std::int64_t i, auto lanes) {
     const Vec centred = lanes.load(x + i, mean) - mean;
     return centred * centred;
   });
-  const float rstd = 1.0F / __builtin_sqrtf(squares / dim + static_cast<float>(args.eps));
+  const Real rstd = 1.0F / square_root(squares / dim + static_cast<Real>(args.eps));
   each_register(
       0, args.dim, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
         const Vec shift = bias == nullptr ? Vec{} : lanes.load(bias + i);
         lanes.store(y + i, (lanes.load(x + i) - mean) * rstd * weight_at(lanes, weight, i) + shift);
       });
-  as<float>(args.mean)[row] = mean;
-  as<float>(args.rstd)[row] = rstd;
+  as<Real>(args.mean)[row] = mean;
+  as<Real>(args.rstd)[row] = rstd;
 }
 
 template <class T>
-void layer_norm_grad_row(const LayerNormGrad& args, std::int64_t row, float* dweight,
-                         float* dbias) {
+void layer_norm_grad_row(const LayerNormGrad& args, std::int64_t row, Real* dweight, Real* dbias) {
   const T* x = as<T>(args.x) + row * args.dim;
   const T* dy = as<T>(args.dy) + row * args.dim;
   T* dx = as<T>(args.dx) + row * args.dim;
   const T* weight = as<T>(args.weight);
-  const float mean = as<float>(args.mean)[row];
-  const float rstd = as<float>(args.rstd)[row];
+  const Real mean = as<Real>(args.mean)[row];
+  const Real rstd = as<Real>(args.rstd)[row];
   Vec sums{};
   Vec dots{};
   each_register(
@@ -86,8 +85,8 @@ void layer_norm_grad_row(const LayerNormGrad& args, std::int64_t row, float* dwe
         lanes.store(dweight + i, lanes.load(dweight + i) + out * normal);
         lanes.store(dbias + i, lanes.load(dbias + i) + out);
       });
-  const float sum = sum_lanes(sums) / static_cast<float>(args.dim);
-  const float dot = sum_lanes(dots) / static_cast<float>(args.dim);
+  const Real sum = sum_lanes(sums) / static_cast<Real>(args.dim);
+  const Real dot = sum_lanes(dots) / static_cast<Real>(args.dim);
   each_register(
       0, args.dim, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
         const Vec normal = (lanes.load(x + i) - mean) * rstd;
@@ -101,26 +100,26 @@ void rms_norm_row(const RmsNorm& args, std::int64_t row) {
   const T* x = as<T>(args.x) + row * args.dim;
   T* y = as<T>(args.y) + row * args.dim;
   const T* weight = as<T>(args.weight);
-  const float squares = sum_over(args.dim, [=](std::int64_t i, auto lanes) {
+  const Real squares = sum_over(args.dim, [=](std::int64_t i, auto lanes) {
     const Vec v = lanes.load(x + i);
     return v * v;
   });
-  const float mean = squares / static_cast<float>(args.dim);
-  const float rstd = 1.0F / __builtin_sqrtf(mean + static_cast<float>(args.eps));
+  const Real mean = squares / static_cast<Real>(args.dim);
+  const Real rstd = 1.0F / square_root(mean + static_cast<Real>(args.eps));
   each_register(
       0, args.dim, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
         lanes.store(y + i, lanes.load(x + i) * rstd * weight_at(lanes, weight, i));
       });
-  as<float>(args.rstd)[row] = rstd;
+  as<Real>(args.rstd)[row] = rstd;
 }
 
 template <class T>
-void rms_norm_grad_row(const RmsNormGrad& args, std::int64_t row, float* dweight) {
+void rms_norm_grad_row(const RmsNormGrad& args, std::int64_t row, Real* dweight) {
   const T* x = as<T>(args.x) + row * args.dim;
   const T* dy = as<T>(args.dy) + row * args.dim;
   T* dx = as<T>(args.dx) + row * args.dim;
   const T* weight = as<T>(args.weight);
-  const float rstd = as<float>(args.rstd)[row];
+  const Real rstd = as<Real>(args.rstd)[row];
   Vec dots{};
   each_register(
       0, args.dim, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
@@ -128,7 +127,7 @@ void rms_norm_grad_row(const RmsNormGrad& args, std::int64_t row, float* dweight
         dots += product * weight_at(lanes, weight, i);
         lanes.store(dweight + i, lanes.load(dweight + i) + product);
       });
-  const float dot = sum_lanes(dots) / static_cast<float>(args.dim);
+  const Real dot = sum_lanes(dots) / static_cast<Real>(args.dim);
   each_register(
       0, args.dim, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
         const Vec grad = lanes.load(dy + i) * weight_at(lanes, weight, i);
@@ -157,16 +156,16 @@ void each_norm_row(const Args& args, const Row& row) {
 }  // namespace
 
 void run(const LayerNorm& args) {
-  with_short_float(args.dtype, [&](auto tag) {
+  with_stored(args.dtype, [&](auto tag) {
     each_norm_row(args, [&](std::int64_t r) { layer_norm_row<decltype(tag)>(args, r); });
   });
 }
 
 void run(const LayerNormGrad& args) {
   const std::int64_t blocks = (args.rows + kBlockRows - 1) / kBlockRows;
-  float* dweight = scratch(0, blocks * args.dim);
-  float* dbias = scratch(1, blocks * args.dim);
-  with_short_float(args.dtype, [&](auto tag) {
+  Real* dweight = scratch_of<Real>(0, blocks * args.dim);
+  Real* dbias = scratch_of<Real>(1, blocks * args.dim);
+  with_stored(args.dtype, [&](auto tag) {
     using T = decltype(tag);
     each_block(args.rows, blocks, [&](std::int64_t first, std::int64_t end, std::int64_t block) {
       clear(dweight + block * args.dim, args.dim);
@@ -181,15 +180,15 @@ void run(const LayerNormGrad& args) {
 }
 
 void run(const RmsNorm& args) {
-  with_short_float(args.dtype, [&](auto tag) {
+  with_stored(args.dtype, [&](auto tag) {
     each_norm_row(args, [&](std::int64_t r) { rms_norm_row<decltype(tag)>(args, r); });
   });
 }
 
 void run(const RmsNormGrad& args) {
   const std::int64_t blocks = (args.rows + kBlockRows - 1) / kBlockRows;
-  float* dweight = scratch(0, blocks * args.dim);
-  with_short_float(args.dtype, [&](auto tag) {
+  Real* dweight = scratch_of<Real>(0, blocks * args.dim);
+  with_stored(args.dtype, [&](auto tag) {
     using T = decltype(tag);
     each_block(args.rows, blocks, [&](std::int64_t first, std::int64_t end, std::int64_t block) {
       clear(dweight + block * args.dim, args.dim);

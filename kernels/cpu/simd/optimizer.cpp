@@ -8,22 +8,22 @@ namespace coshard::kernels::cpu::COSHARD_ISA {
 void run(const AdamW& args) {
   // __builtin_pow of doubles calls the C library, once per tensor.
   const double step = static_cast<double>(args.step);
-  const auto step_size = static_cast<float>(args.lr / (1 - __builtin_pow(args.beta1, step)));
+  const auto step_size = static_cast<Real>(args.lr / (1 - __builtin_pow(args.beta1, step)));
   const auto inverse_root =
-      static_cast<float>(1 / __builtin_sqrt(1 - __builtin_pow(args.beta2, step)));
-  const auto beta1 = static_cast<float>(args.beta1);
-  const auto beta2 = static_cast<float>(args.beta2);
-  const auto rest1 = static_cast<float>(1 - args.beta1);
-  const auto rest2 = static_cast<float>(1 - args.beta2);
-  const auto keep = static_cast<float>(1 - args.lr * args.weight_decay);
-  const auto eps = static_cast<float>(args.eps);
-  const auto grad_scale = static_cast<float>(args.grad_scale);
+      static_cast<Real>(1 / __builtin_sqrt(1 - __builtin_pow(args.beta2, step)));
+  const auto beta1 = static_cast<Real>(args.beta1);
+  const auto beta2 = static_cast<Real>(args.beta2);
+  const auto rest1 = static_cast<Real>(1 - args.beta1);
+  const auto rest2 = static_cast<Real>(1 - args.beta2);
+  const auto keep = static_cast<Real>(1 - args.lr * args.weight_decay);
+  const auto eps = static_cast<Real>(args.eps);
+  const auto grad_scale = static_cast<Real>(args.grad_scale);
   const auto update = [=](const AdamWTensor& of, auto tag) {
     using T = decltype(tag);
-    float* m = as<float>(of.m);
-    float* v = as<float>(of.v);
-    float* master = as<float>(of.master);
-    float* largest = as<float>(of.largest_v);
+    Real* m = as<Real>(of.m);
+    Real* v = as<Real>(of.v);
+    Real* master = as<Real>(of.master);
+    Real* largest = as<Real>(of.largest_v);
     T* param = as<T>(of.param);
     const T* grads = as<T>(of.grad);
     parallel(of.count, kGrain, [=](std::int64_t begin, std::int64_t end) {
@@ -47,20 +47,20 @@ void run(const AdamW& args) {
           });
     });
   };
-  with_short_float(args.dtype, [&](auto tag) {
+  with_stored(args.dtype, [&](auto tag) {
     for (const AdamWTensor& of : args.tensors) update(of, tag);
   });
 }
 
 void run(const Sgd& args) {
-  const auto lr = static_cast<float>(args.lr);
-  const auto factor = static_cast<float>(args.momentum_factor);
-  const auto share = static_cast<float>(1 - args.dampening);
+  const auto lr = static_cast<Real>(args.lr);
+  const auto factor = static_cast<Real>(args.momentum_factor);
+  const auto share = static_cast<Real>(1 - args.dampening);
   const bool nesterov = args.nesterov;
-  const auto decay = static_cast<float>(args.weight_decay);
-  const auto grad_scale = static_cast<float>(args.grad_scale);
+  const auto decay = static_cast<Real>(args.weight_decay);
+  const auto grad_scale = static_cast<Real>(args.grad_scale);
   const bool first = args.first;
-  with_short_float(args.dtype, [&](auto tag) {
+  with_stored(args.dtype, [&](auto tag) {
     using T = decltype(tag);
     T* param = as<T>(args.param);
     const T* grads = as<T>(args.grad);

@@ -33,6 +33,14 @@ inline void parallel(std::int64_t n, std::int64_t grain, const F& f) {
   f(0, n);
 }
 
+inline std::int64_t thread_count() {
+#ifdef _OPENMP
+  return omp_get_max_threads();
+#else
+  return 1;
+#endif
+}
+
 // Elements of a cheap loop that are worth a thread.
 constexpr std::int64_t kGrain = 1 << 15;
 
@@ -41,14 +49,17 @@ inline std::int64_t row_grain(std::int64_t dim) {
   return dim >= kGrain ? 1 : kGrain / (dim + 1) + 1;
 }
 
-// Calls f(T{}) with float or BFloat16; other dtypes never get here, they use the reference loops.
+// Calls f(T{}) with the stored type: double in the sets for f64, else float, BFloat16 or Float16.
+// Other dtypes never get here, they use the reference loops.
 template <class F>
-inline void with_short_float(DType dtype, F&& f) {
-  if (dtype == DType::BF16) {
-    f(BFloat16{});
-  } else {
-    f(float{});
-  }
+inline void with_stored(DType dtype, F&& f) {
+#if defined(COSHARD_F64)
+  f(double{});
+#else
+  if (dtype == DType::BF16) return f(BFloat16{});
+  if (dtype == DType::F16) return f(Float16{});
+  f(float{});
+#endif
 }
 
 template <class T>

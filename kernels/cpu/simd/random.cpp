@@ -139,7 +139,7 @@ void run(const Random& args) {
   const auto scale = static_cast<float>(args.scale);
   const auto shift = static_cast<float>(args.shift);
   const auto batch = args.kind == RandomKind::Uniform ? uniform_batch : normal_batch;
-  with_short_float(args.dtype, [&](auto tag) {
+  with_stored(args.dtype, [&](auto tag) {
     auto* out = as<decltype(tag)>(args.out);
     draw_region(args.region, {args.seed, args.stream}, batch,
                 [=](const float* values, std::int64_t at, std::int64_t n) {
@@ -155,7 +155,7 @@ void run(const Dropout& args) {
   // Exactly the smallest uniform draw that is not below p.
   const auto p = static_cast<float>(__builtin_ceil(args.p * (1 << 24))) * kUnit;
   const auto factor = static_cast<float>(1 / (1 - args.p));
-  with_short_float(args.dtype, [&](auto tag) {
+  with_stored(args.dtype, [&](auto tag) {
     using T = decltype(tag);
     const T* x = as<T>(args.x);
     T* y = as<T>(args.y);

@@ -8,24 +8,24 @@ namespace coshard::kernels::cpu::COSHARD_ISA {
 namespace {
 
 struct Add {
-  static constexpr float kNeutral = 0;
+  static constexpr Real kNeutral = 0;
   COSHARD_INLINE static Vec join(Vec a, Vec b) { return a + b; }
-  COSHARD_INLINE static float lanes(Vec v) { return sum_lanes(v); }
+  COSHARD_INLINE static Real lanes(Vec v) { return sum_lanes(v); }
 };
 struct Largest {
-  static constexpr float kNeutral = -kInf;
+  static constexpr Real kNeutral = -kInf;
   COSHARD_INLINE static Vec join(Vec a, Vec b) { return maximum(a, b); }
-  COSHARD_INLINE static float lanes(Vec v) { return largest_lane(v); }
+  COSHARD_INLINE static Real lanes(Vec v) { return largest_lane(v); }
 };
 struct Smallest {
-  static constexpr float kNeutral = kInf;
+  static constexpr Real kNeutral = kInf;
   COSHARD_INLINE static Vec join(Vec a, Vec b) { return minimum(a, b); }
-  COSHARD_INLINE static float lanes(Vec v) { return smallest_lane(v); }
+  COSHARD_INLINE static Real lanes(Vec v) { return smallest_lane(v); }
 };
 
 // A contiguous line, in four registers.
 template <class Join, class T>
-float reduce_row(const T* x, std::int64_t extent) {
+Real reduce_row(const T* x, std::int64_t extent) {
   Vec sums[4] = {all(Join::kNeutral), all(Join::kNeutral), all(Join::kNeutral),
                  all(Join::kNeutral)};
   std::int64_t i = 0;
@@ -41,7 +41,7 @@ float reduce_row(const T* x, std::int64_t extent) {
 // `width` neighbouring lines that are `inner` wide, over `extent`, times `factor`.
 template <class Join, class T>
 void reduce_columns(const T* x, T* y, std::int64_t width, std::int64_t extent, std::int64_t inner,
-                    float factor) {
+                    Real factor) {
   std::int64_t i = 0;
   for (; i + 4 * kLanes <= width; i += 4 * kLanes) {
     Vec sums[4] = {all(Join::kNeutral), all(Join::kNeutral), all(Join::kNeutral),
@@ -64,7 +64,7 @@ template <class Join, class T>
 void reduce(const ReduceDim& args) {
   const T* x = as<T>(args.x);
   T* y = as<T>(args.y);
-  const float factor = args.op == ReduceOp::Mean ? 1.0F / static_cast<float>(args.extent) : 1.0F;
+  const Real factor = args.op == ReduceOp::Mean ? 1.0F / static_cast<Real>(args.extent) : 1.0F;
   parallel(args.outer, row_grain(args.extent * args.inner),
            [&](std::int64_t begin, std::int64_t end) {
              for (std::int64_t o = begin; o < end; ++o) {
@@ -79,6 +79,17 @@ void reduce(const ReduceDim& args) {
 }
 
 // The partial results of PowSum: one double per chunk of kGrain elements.
+#if defined(COSHARD_F64)
+double sum_of_squares(const double* x, std::int64_t count) {
+  Vec sum{};
+  each_register(
+      0, count, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+        const Vec v = lanes.load(x + i);
+        sum += v * v;
+      });
+  return sum_lanes(sum);
+}
+#else
 template <class T>
 double sum_of_squares(const T* x, std::int64_t count) {
   DVec low{};
@@ -97,6 +108,7 @@ double sum_of_squares(const T* x, std::int64_t count) {
   for (int l = 0; l < kLanes / 2; ++l) sum += low[l] + high[l];
   return sum;
 }
+#endif
 
 template <class T>
 double largest_size(const T* x, std::int64_t count) {
@@ -110,7 +122,7 @@ double largest_size(const T* x, std::int64_t count) {
 }  // namespace
 
 void run(const ReduceDim& args) {
-  with_short_float(args.dtype, [&](auto tag) {
+  with_stored(args.dtype, [&](auto tag) {
     using T = decltype(tag);
     switch (args.op) {
       case ReduceOp::Sum:
@@ -125,8 +137,8 @@ void run(const ReduceDim& args) {
 // Only called with p = 2 or p = 0.
 void run(const PowSum& args) {
   const std::int64_t chunks = (args.count + kGrain - 1) / kGrain;
-  auto* partial = reinterpret_cast<double*>(scratch(0, 2 * chunks));
-  with_short_float(args.dtype, [&](auto tag) {
+  auto* partial = scratch_of<double>(0, chunks);
+  with_stored(args.dtype, [&](auto tag) {
     const auto* x = as<decltype(tag)>(args.x);
     parallel(chunks, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t c = begin; c < end; ++c) {

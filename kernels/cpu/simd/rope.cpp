@@ -12,11 +12,11 @@ void run(const Rope& args) {
   const std::int64_t seq = args.x.shape[1];
   const std::int64_t heads = args.x.shape[2];
   const std::int64_t half = args.x.shape[3] / 2;
-  const float* table = rotary_table(args.first_position, seq, half, args.theta);
-  const float sign = args.inverse ? -1.0F : 1.0F;
+  const Real* table = rotary_table<Real>(args.first_position, seq, half, args.theta);
+  const Real sign = args.inverse ? -1.0F : 1.0F;
   const auto& xs = args.x.strides;
   const auto& ys = args.y.strides;
-  with_short_float(args.x.dtype, [&](auto tag) {
+  with_stored(args.x.dtype, [&](auto tag) {
     using T = decltype(tag);
     parallel(batch * seq, row_grain(heads * half * 2), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
@@ -24,8 +24,8 @@ void run(const Rope& args) {
         const std::int64_t s = row % seq;
         const T* x = as<T>(static_cast<const void*>(args.x.data)) + b * xs[0] + s * xs[1];
         T* y = as<T>(args.y.data) + b * ys[0] + s * ys[1];
-        const float* cosine = table + 2 * s * half;
-        const float* sine = cosine + half;
+        const Real* cosine = table + 2 * s * half;
+        const Real* sine = cosine + half;
         for (std::int64_t h = 0; h < heads; ++h) {
           const T* from = x + h * xs[2];
           T* to = y + h * ys[2];

@@ -8,7 +8,7 @@ namespace coshard::kernels::cpu::COSHARD_ISA {
 namespace {
 
 template <class T>
-void softmax_row(const Softmax& args, std::int64_t row, float* powers) {
+void softmax_row(const Softmax& args, std::int64_t row, Real* powers) {
   const T* x = as<T>(args.x) + row * args.extent;
   T* y = as<T>(args.y) + row * args.extent;
   Vec highs = all(-kInf);
@@ -16,7 +16,7 @@ void softmax_row(const Softmax& args, std::int64_t row, float* powers) {
       0, args.extent, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
         highs = maximum(highs, lanes.load(x + i, -kInf));
       });
-  const float high = largest_lane(highs);
+  const Real high = largest_lane(highs);
   Vec sums{};
   each_register(
       0, args.extent, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
@@ -24,15 +24,15 @@ void softmax_row(const Softmax& args, std::int64_t row, float* powers) {
         sums += power;
         lanes.store(powers + i, power);
       });
-  const float sum = sum_lanes(sums);
+  const Real sum = sum_lanes(sums);
   if (args.log) {
-    const float shift = logarithm(all(sum))[0];
+    const Real shift = logarithm(all(sum))[0];
     each_register(
         0, args.extent, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
           lanes.store(y + i, lanes.load(x + i) - high - shift);
         });
   } else {
-    const float factor = 1.0F / sum;
+    const Real factor = 1.0F / sum;
     each_register(
         0, args.extent, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
           lanes.store(y + i, lanes.load(powers + i) * factor);
@@ -70,7 +70,7 @@ void softmax_grad_row(const SoftmaxGrad& args, std::int64_t row) {
         const Vec grad = lanes.load(dy + i);
         sums += args.log ? grad : grad * lanes.load(y + i);
       });
-  const float sum = sum_lanes(sums);
+  const Real sum = sum_lanes(sums);
   each_register(
       0, args.extent, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
         const Vec grad = lanes.load(dy + i);
@@ -116,16 +116,17 @@ void each_line(const Args& args, const Row& row, const Lines& lines) {
 }  // namespace
 
 void run(const Softmax& args) {
-  with_short_float(args.dtype, [&](auto tag) {
+  with_stored(args.dtype, [&](auto tag) {
     using T = decltype(tag);
     each_line(
-        args, [&](std::int64_t row) { softmax_row<T>(args, row, scratch(0, args.extent)); },
+        args,
+        [&](std::int64_t row) { softmax_row<T>(args, row, scratch_of<Real>(0, args.extent)); },
         [&](std::int64_t at, auto lanes) { softmax_lines<T>(args, at, lanes); });
   });
 }
 
 void run(const SoftmaxGrad& args) {
-  with_short_float(args.dtype, [&](auto tag) {
+  with_stored(args.dtype, [&](auto tag) {
     using T = decltype(tag);
     each_line(
         args, [&](std::int64_t row) { softmax_grad_row<T>(args, row); },

@@ -109,7 +109,7 @@ template <class T, class Lanes>
 COSHARD_INLINE Vec load_strided(const Lanes& lanes, const T* from, std::int64_t stride,
                                 std::int64_t count) {
   if (stride == 1) return lanes.load(from);
-  if (stride == 0) return all(static_cast<float>(*from));
+  if (stride == 0) return all(static_cast<Real>(*from));
   T gathered[kLanes] = {};
   for (std::int64_t l = 0; l < count; ++l) gathered[l] = from[l * stride];
   return load(gathered);

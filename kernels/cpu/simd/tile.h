@@ -13,17 +13,17 @@ COSHARD_INLINE std::int64_t padded(std::int64_t n) { return (n + kPanel - 1) / k
 
 // A has row and column strides, so that transposing A is free; B and C have row strides.
 struct Product {
-  const float* a;
+  const Real* a;
   std::int64_t a_row, a_column;
-  const float* b;
+  const Real* b;
   std::int64_t b_row;
-  float* c;
+  Real* c;
   std::int64_t c_row;
   bool add;  // accumulate into C
 };
 
 template <int Rows>
-COSHARD_INLINE void micro_tile(const Product& p, const float* a, const float* b, float* c,
+COSHARD_INLINE void micro_tile(const Product& p, const Real* a, const Real* b, Real* c,
                                std::int64_t depth) {
   Vec left[Rows];
   Vec right[Rows];
@@ -50,8 +50,8 @@ COSHARD_INLINE void micro_tile(const Product& p, const float* a, const float* b,
 }
 
 template <int Rows>
-COSHARD_INLINE void last_rows(const Product& p, std::int64_t rows, const float* a, const float* b,
-                              float* c, std::int64_t depth) {
+COSHARD_INLINE void last_rows(const Product& p, std::int64_t rows, const Real* a, const Real* b,
+                              Real* c, std::int64_t depth) {
   if constexpr (Rows > 0) {
     if (rows == Rows) return micro_tile<Rows>(p, a, b, c, depth);
     last_rows<Rows - 1>(p, rows, a, b, c, depth);
@@ -72,11 +72,11 @@ inline void multiply(const Product& p, std::int64_t rows, std::int64_t columns,
 
 // to[r, 0..padded(columns)) = factor * from[r * stride + ..], the padding 0.
 template <class T>
-inline void pack_rows(float* to, const T* from, std::int64_t stride, std::int64_t rows,
-                      std::int64_t columns, float factor) {
+inline void pack_rows(Real* to, const T* from, std::int64_t stride, std::int64_t rows,
+                      std::int64_t columns, Real factor) {
   const std::int64_t width = padded(columns);
   for (std::int64_t r = 0; r < rows; ++r) {
-    float* row = to + r * width;
+    Real* row = to + r * width;
     std::int64_t c = 0;
     each_register(
         0, columns, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
@@ -89,7 +89,7 @@ inline void pack_rows(float* to, const T* from, std::int64_t stride, std::int64_
 
 // to[c * width + r] = from[r * stride + c]: the transpose, its rows padded to `width` with 0.
 template <class T>
-inline void pack_transposed(float* to, std::int64_t width, const T* from, std::int64_t stride,
+inline void pack_transposed(Real* to, std::int64_t width, const T* from, std::int64_t stride,
                             std::int64_t rows, std::int64_t columns) {
   constexpr std::int64_t kBlock = 16;
   for (std::int64_t r0 = 0; r0 < width; r0 += kBlock) {
@@ -97,15 +97,15 @@ inline void pack_transposed(float* to, std::int64_t width, const T* from, std::i
     const std::int64_t real = r1 < rows ? r1 : rows;
     for (std::int64_t c = 0; c < columns; ++c) {
       std::int64_t r = r0;
-      for (; r < real; ++r) to[c * width + r] = static_cast<float>(from[r * stride + c]);
+      for (; r < real; ++r) to[c * width + r] = static_cast<Real>(from[r * stride + c]);
       for (; r < r1; ++r) to[c * width + r] = 0;
     }
   }
 }
 
 template <class T>
-inline void unpack_rows(T* to, std::int64_t stride, const float* from, std::int64_t rows,
-                        std::int64_t columns, float factor) {
+inline void unpack_rows(T* to, std::int64_t stride, const Real* from, std::int64_t rows,
+                        std::int64_t columns, Real factor) {
   const std::int64_t width = padded(columns);
   for (std::int64_t r = 0; r < rows; ++r) {
     each_register(

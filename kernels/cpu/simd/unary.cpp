@@ -14,8 +14,8 @@ constexpr VectorMath kMath;
 }  // namespace
 
 void run(const Unary& args) {
-  const Vec a = all(static_cast<float>(args.alpha)), b = all(static_cast<float>(args.beta));
-  with_short_float(args.dtype, [&](auto tag) {
+  const Vec a = all(static_cast<Real>(args.alpha)), b = all(static_cast<Real>(args.beta));
+  with_stored(args.dtype, [&](auto tag) {
     using T = decltype(tag);
     const T* x = as<T>(args.x);
     T* y = as<T>(args.y);
@@ -32,8 +32,8 @@ void run(const Unary& args) {
 }
 
 void run(const UnaryGrad& args) {
-  const Vec a = all(static_cast<float>(args.alpha)), b = all(static_cast<float>(args.beta));
-  with_short_float(args.dtype, [&](auto tag) {
+  const Vec a = all(static_cast<Real>(args.alpha)), b = all(static_cast<Real>(args.beta));
+  with_stored(args.dtype, [&](auto tag) {
     using T = decltype(tag);
     const T* x = as<T>(args.x);
     const T* dy = as<T>(args.dy);
@@ -52,7 +52,7 @@ void run(const UnaryGrad& args) {
 }
 
 void run(const SwiGlu& args) {
-  with_short_float(args.dtype, [&](auto tag) {
+  with_stored(args.dtype, [&](auto tag) {
     using T = decltype(tag);
     const T* a = as<T>(args.a);
     const T* b = as<T>(args.b);
@@ -68,7 +68,7 @@ void run(const SwiGlu& args) {
 }
 
 void run(const SwiGluGrad& args) {
-  with_short_float(args.dtype, [&](auto tag) {
+  with_stored(args.dtype, [&](auto tag) {
     using T = decltype(tag);
     const T* dy = as<T>(args.dy);
     const T* a = as<T>(args.a);

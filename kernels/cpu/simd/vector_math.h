@@ -5,7 +5,7 @@
 namespace coshard::kernels::cpu::COSHARD_ISA {
 
 struct VectorMath {
-  COSHARD_INLINE Vec operator()(double constant) const { return all(static_cast<float>(constant)); }
+  COSHARD_INLINE Vec operator()(double constant) const { return all(static_cast<Real>(constant)); }
   COSHARD_INLINE Vec select(IVec mask, Vec yes, Vec no) const {
     return COSHARD_ISA::select(mask, yes, no);
   }

@@ -18,12 +18,14 @@ TEST(CpuBodies, AreOfAnInstructionSetThatIsNamed) {
   EXPECT_TRUE(name == "x86-64-v4" || name == "x86-64-v3" || name == "baseline") << name;
 }
 
-TEST(CpuBodies, OfTypesWithoutAVectorisedOneAreTheReference) {
-  for (const DType dtype : {DType::F64, DType::F16}) {
+TEST(CpuBodies, OfFunctionsAndTypesWithoutAVectorisedOneAreTheReference) {
+  for (const auto& [op, dtype] :
+       {std::pair(UnaryOp::Expm1, DType::F64), std::pair(UnaryOp::Expm1, DType::F16),
+        std::pair(UnaryOp::Neg, DType::I64)}) {
     const Data x = Data::normal(dtype, 100, 1);
     Data got(dtype, 100), want(dtype, 100);
-    cpu::run(Unary{UnaryOp::Exp, dtype, 100, x.ptr(), got.ptr()});
-    reference::run(Unary{UnaryOp::Exp, dtype, 100, x.ptr(), want.ptr()});
+    cpu::run(Unary{op, dtype, 100, x.ptr(), got.ptr()});
+    reference::run(Unary{op, dtype, 100, x.ptr(), want.ptr()});
     EXPECT_EQ(got, want) << dtype;
   }
 }

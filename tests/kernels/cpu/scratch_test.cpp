@@ -34,15 +34,15 @@ TEST(Scratch, EachThreadHasItsOwn) {
 }
 
 TEST(Scratch, ARotaryTableHasCosThenSinOfEachPosition) {
-  const float* const table = cpu::rotary_table(5, 2, 2, 100);
+  const float* const table = cpu::rotary_table<float>(5, 2, 2, 100);
   EXPECT_FLOAT_EQ(table[0], std::cos(5.0F));
   EXPECT_FLOAT_EQ(table[1], static_cast<float>(std::cos(5 * 0.1)));
   EXPECT_FLOAT_EQ(table[2], std::sin(5.0F));
   EXPECT_FLOAT_EQ(table[4], std::cos(6.0F));
   EXPECT_FLOAT_EQ(table[7], static_cast<float>(std::sin(6 * 0.1)));
-  EXPECT_EQ(cpu::rotary_table(5, 2, 2, 100), table);
-  for (int other = 0; other < 8; ++other) cpu::rotary_table(other, 3, 2, 100);
-  EXPECT_FLOAT_EQ(cpu::rotary_table(6, 2, 2, 100)[0], std::cos(6.0F));
+  EXPECT_EQ(cpu::rotary_table<float>(5, 2, 2, 100), table);
+  for (int other = 0; other < 8; ++other) cpu::rotary_table<float>(other, 3, 2, 100);
+  EXPECT_FLOAT_EQ(cpu::rotary_table<float>(6, 2, 2, 100)[0], std::cos(6.0F));
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace coshard::kernels {
 namespace {
 using namespace testing;
 
-const std::vector<DType> kAll = {DType::F32, DType::F64, DType::BF16,
+const std::vector<DType> kAll = {DType::F32, DType::F64, DType::BF16, DType::F16,
                                  DType::I64, DType::I32, DType::Bool};
 
 std::vector<std::vector<int>> orders(int ndim) {
@@ -47,6 +47,21 @@ TEST(Copy, ConvertsBetweenAllDtypes) {
     cpu::run(Copy{y.view({count}), x.view({count})});
     for (std::int64_t i = 0; i < count; ++i) {
       ASSERT_EQ(y.get(i), to == DType::Bool ? double(x.get(i) != 0) : x.get(i)) << from << to;
+    }
+  }
+}
+
+TEST(Copy, ConvertsBetweenFloatingDtypesToTheBitsOfTheReference) {
+  for (const auto& [from, to] : ranges::views::cartesian_product(kFloating, kFloating)) {
+    Data x = Data::normal(from, 1001, 4, 300);
+    const double edges[] = {INFINITY, -INFINITY, 65519, 65520, 1e-8, 6e-8, -0.0, 3e38, 1e300};
+    for (int i = 0; i < 9; ++i) x.set(i, edges[i]);
+    for (const int stride : {1, 7}) {
+      Data got(to, 1001), want(to, 1001);
+      const View source{x.ptr(), from, 1, {143}, {stride}};
+      cpu::run(Copy{got.view({143}), source});
+      reference::run(Copy{want.view({143}), source});
+      ASSERT_EQ(got, want) << from << to;
     }
   }
 }

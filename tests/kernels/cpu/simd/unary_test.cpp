@@ -44,16 +44,41 @@ TEST(Unary, IsAccurateOverTheWholeRangeOfF32) {
   compare(UnaryOp::Log, x, 0, 2e-7);
 }
 
+TEST(Unary, IsAccurateOverTheWholeRangeOfF64) {
+  Data x(DType::F64, 40001);
+  for (std::int64_t i = 0; i < x.count(); ++i) x.set(i, (double(i) - 20000) / 1000);
+  for (UnaryOp op : {UnaryOp::Tanh, UnaryOp::Sigmoid, UnaryOp::Silu, UnaryOp::Gelu, UnaryOp::Erf}) {
+    compare(op, x, 0, 5e-16);
+  }
+  for (std::int64_t i = 0; i < x.count(); ++i) x.set(i, (double(i) - 20000) / 27);
+  Data relative(DType::F64, x.count());
+  cpu::run(Unary{UnaryOp::Exp, DType::F64, x.count(), x.ptr(), relative.ptr(), 0});
+  for (std::int64_t i = 0; i < x.count(); ++i) {
+    const double want = std::exp(x.get(i));
+    if (std::isinf(want)) {
+      ASSERT_EQ(relative.get(i), want) << x.get(i);
+    } else if (want < 2.3e-308) {
+      ASSERT_NEAR(relative.get(i), want, 1e-320) << x.get(i);
+    } else {
+      ASSERT_NEAR(relative.get(i) / want, 1, 5e-16) << x.get(i);
+    }
+  }
+  for (std::int64_t i = 0; i < x.count(); ++i) x.set(i, std::exp(double(i) / 30 - 700));
+  compare(UnaryOp::Log, x, 0, 3e-16);
+}
+
 TEST(Unary, KeepsInfinitiesZerosAndNaN) {
   const double inf = std::numeric_limits<double>::infinity();
   const double values[] = {inf, -inf, 0.0, -0.0, std::nan(""), 1e-40, -1e-40, 3e38, 200, -200};
-  Data x(DType::F32, 10);
-  for (int i = 0; i < 10; ++i) x.set(i, values[i]);
-  for (UnaryOp op : {UnaryOp::Neg, UnaryOp::Abs, UnaryOp::Exp, UnaryOp::Log, UnaryOp::Sqrt,
-                     UnaryOp::Rsqrt, UnaryOp::Tanh, UnaryOp::Sigmoid, UnaryOp::Relu,
-                     UnaryOp::Square, UnaryOp::Reciprocal, UnaryOp::Sign, UnaryOp::Erf,
-                     UnaryOp::LeakyRelu, UnaryOp::Clamp, UnaryOp::Floor, UnaryOp::Softplus}) {
-    compare(op, x, 0, 2e-5);
+  for (const DType dtype : {DType::F32, DType::F64, DType::F16}) {
+    Data x(dtype, 10);
+    for (int i = 0; i < 10; ++i) x.set(i, values[i]);
+    for (UnaryOp op : {UnaryOp::Neg, UnaryOp::Abs, UnaryOp::Exp, UnaryOp::Log, UnaryOp::Sqrt,
+                       UnaryOp::Rsqrt, UnaryOp::Tanh, UnaryOp::Sigmoid, UnaryOp::Relu,
+                       UnaryOp::Square, UnaryOp::Reciprocal, UnaryOp::Sign, UnaryOp::Erf,
+                       UnaryOp::LeakyRelu, UnaryOp::Clamp, UnaryOp::Floor, UnaryOp::Softplus}) {
+      compare(op, x, 0, tolerance(dtype));
+    }
   }
 }
 
