@@ -2,7 +2,7 @@
 // The register-blocked GEMM that attention is built on: C[m, n] (+)= A[m, k] B[k, n] in f32, where
 // B and C are padded to whole panels of kPanel columns. Only included by the sources of this
 // directory.
-#include "kernels/cpu/simd/vec.h"
+#include "kernels/cpu/simd/pack.h"
 
 namespace coshard::kernels::cpu::COSHARD_ISA {
 
@@ -91,15 +91,10 @@ inline void pack_rows(Real* to, const T* from, std::int64_t stride, std::int64_t
 template <class T>
 inline void pack_transposed(Real* to, std::int64_t width, const T* from, std::int64_t stride,
                             std::int64_t rows, std::int64_t columns) {
-  constexpr std::int64_t kBlock = 16;
-  for (std::int64_t r0 = 0; r0 < width; r0 += kBlock) {
-    const std::int64_t r1 = r0 + kBlock < width ? r0 + kBlock : width;
-    const std::int64_t real = r1 < rows ? r1 : rows;
-    for (std::int64_t c = 0; c < columns; ++c) {
-      std::int64_t r = r0;
-      for (; r < real; ++r) to[c * width + r] = static_cast<Real>(from[r * stride + c]);
-      for (; r < r1; ++r) to[c * width + r] = 0;
-    }
+  pack_lines<T>(to, width, {from, stride, 1}, rows, columns);
+  const std::int64_t end = (rows + kLanes - 1) / kLanes * kLanes;
+  for (std::int64_t c = 0; c < columns; ++c) {
+    for (std::int64_t r = end; r < width; r += kLanes) store(to + c * width + r, Vec{});
   }
 }
 
