@@ -86,7 +86,9 @@ void run(const UnaryGrad& args) {
   vectorised_or_reference(args.dtype, args, has_vector_derivative(args.op));
 }
 void run(const Binary& args) {
-  vectorised_or_reference(args.out.dtype, args, has_vector_value(args.op));
+  const bool exact = args.b.data == nullptr || args.alpha == 1;
+  vectorised_or_reference(args.a.dtype, args,
+                          is_comparison(args.op) ? exact : has_vector_value(args.op));
 }
 void run(const Where& args) { reference::run(args); }
 void run(const SwiGlu& args) { vectorised_or_reference(args.dtype, args); }

@@ -14,6 +14,6 @@ void cpu::run(const Matmul& args) {
   if (has_epilogue(args)) run_epilogue(args, [](const auto& kernel) { run(kernel); });
 }
 
-Libraries cpu_libraries() { return {{"oneDNN", "not built in: matmul on the cpu is slow"}}; }
+Libraries cpu_libraries() { return {{"oneDNN", "not built in: matmul by own loops"}}; }
 
 }  // namespace coshard::kernels

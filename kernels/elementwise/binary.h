@@ -1,6 +1,6 @@
 #pragma once
 // Functions of two elements, each written once for all back ends, like those of one element
-// (unary.h); their gradients are composed of operators. A comparison returns a bool. To add a
+// (unary.h); their gradients are composed of operators. A comparison returns a bool, or a register of them. To add a
 // function, add a struct here and an entry in its list.
 #include <string_view>
 
@@ -98,27 +98,27 @@ struct Heaviside : BinaryFunction {
 
 struct Lt : BinaryFunction {
   static constexpr std::string_view kName = "lt";
-  CS_ELEMENT static bool holds(auto x, auto y) { return x < y; }
+  CS_ELEMENT static auto holds(auto x, auto y) { return x < y; }
 };
 struct Le : BinaryFunction {
   static constexpr std::string_view kName = "le";
-  CS_ELEMENT static bool holds(auto x, auto y) { return x <= y; }
+  CS_ELEMENT static auto holds(auto x, auto y) { return x <= y; }
 };
 struct Gt : BinaryFunction {
   static constexpr std::string_view kName = "gt";
-  CS_ELEMENT static bool holds(auto x, auto y) { return x > y; }
+  CS_ELEMENT static auto holds(auto x, auto y) { return x > y; }
 };
 struct Ge : BinaryFunction {
   static constexpr std::string_view kName = "ge";
-  CS_ELEMENT static bool holds(auto x, auto y) { return x >= y; }
+  CS_ELEMENT static auto holds(auto x, auto y) { return x >= y; }
 };
 struct Eq : BinaryFunction {
   static constexpr std::string_view kName = "eq";
-  CS_ELEMENT static bool holds(auto x, auto y) { return x == y; }
+  CS_ELEMENT static auto holds(auto x, auto y) { return x == y; }
 };
 struct Ne : BinaryFunction {
   static constexpr std::string_view kName = "ne";
-  CS_ELEMENT static bool holds(auto x, auto y) { return x != y; }
+  CS_ELEMENT static auto holds(auto x, auto y) { return x != y; }
 };
 
 template <class F>

@@ -30,6 +30,22 @@ TEST(Binary, MatchesTheReferenceOnContiguousData) {
   }
 }
 
+TEST(Binary, ComparisonsMatchTheReference) {
+  const auto ops = views::closed_iota(int(BinaryOp::Lt), int(BinaryOp::Ne));
+  for (const auto& [op, dtype, count] : views::cartesian_product(ops, kFloating, kCounts)) {
+    Data a = Data::integers(dtype, 2 * count, 1, -2, 2), b = Data::integers(dtype, count, 2, -2, 2);
+    if (count > 0) b.set(count / 2, std::nan(""));
+    const Data out = Data::filled(DType::Bool, count, 1);
+    View strided = a.view({count});
+    strided.strides[0] = 2;
+    Data place = out;
+    for (const double alpha : {1.0, 0.1}) {
+      compare({BinaryOp(op), place.view({count}), strided, b.view({count}), alpha}, out, "pairs");
+      compare({BinaryOp(op), place.view({count}), strided, {}, alpha}, out, "a number");
+    }
+  }
+}
+
 TEST(Binary, BroadcastsAndTransposes) {
   for (DType dtype : kFloating) {
     Data a = Data::normal(dtype, 5 * 7 * 33, 1);
