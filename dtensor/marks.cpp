@@ -86,6 +86,22 @@ std::uint64_t mark_of(const DeviceMesh& mesh, int dim) {
 
 Communicator& communicator_of(std::uint64_t mark) { return *entry_of(mark).communicator; }
 
+std::vector<std::uint64_t> in_common_order(std::uint64_t marks) {
+  std::vector<std::uint64_t> list;
+  for (marks = of_this_world(marks); marks != 0; marks &= marks - 1) list.push_back(marks & -marks);
+  std::ranges::sort(list, {}, [](std::uint64_t mark) {
+    const Communicator& c = communicator_of(mark);
+    return std::pair(std::string(c.name()), c.size());
+  });
+  return list;
+}
+
+std::uint64_t all_own_along(const Tensor& leaf) {
+  std::uint64_t own = of_this_world(own_along(leaf)), all = own;
+  for (; own != 0; own &= own - 1) all |= marks_within(own & -own);
+  return all;
+}
+
 std::string names_of(std::uint64_t marks) {
   std::string text;
   for (marks = of_this_world(marks); marks != 0; marks &= marks - 1)
@@ -175,7 +191,7 @@ std::uint64_t marks_once_summed(GradMeta& leaf, std::uint64_t before, const Devi
     warn_once(str_cat("the gradient of ", what, " is averaged along ", names_of(mark),
                       ", but its terms there seem to belong to one loss, and add up: use "
                       "Reduce::Sum, unless the loss was scaled by the number of ranks"));
-    return before;
+    return before & ~settled;  // the same on all ranks now
   }
   CS_REQUIRE((whole & leaf.terms.alike) == 0, "the gradient of ", what, " is summed along ",
              names_of(mark),

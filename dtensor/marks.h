@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <coshard/dtensor/tape.h>
 
@@ -16,6 +17,8 @@ namespace coshard {
 // 0: one rank along the dimension, or a rank outside the mesh.
 std::uint64_t mark_of(const DeviceMesh& mesh, int dim);
 Communicator& communicator_of(std::uint64_t mark);
+// One by one, in an order that all ranks share (bits have none).
+std::vector<std::uint64_t> in_common_order(std::uint64_t marks);
 // "'tp'", or "'dp', 'tp'" of several.
 std::string names_of(std::uint64_t marks);
 
@@ -68,9 +71,10 @@ std::uint64_t marks_once_summed(GradMeta& leaf, std::uint64_t before, const Devi
                                 int dim, Reduce reduce, const std::string& what);
 // set_grad of what is made of the present gradient, of which the same is known.
 void replace_grad(const Tensor& leaf, Tensor gradient);
-// Along which each rank trains its own.
+// Along which each rank trains its own: as declared, and with the dimensions within those.
 inline std::uint64_t own_along(const Tensor& leaf) {
   return leaf.grad_meta() ? leaf.grad_meta()->own_along : 0;
 }
+std::uint64_t all_own_along(const Tensor& leaf);
 
 }  // namespace coshard

@@ -122,7 +122,7 @@ void compare_replicas(const MeshReplicas& part, const Hashes& hashes) {
 // Whether its layout says that ranks along the dimension hold the same.
 bool is_replicated_along(const Tensor& x, const DeviceMesh& mesh, int dim) {
   const int own = dim_of(x, mesh, dim);
-  if ((own_along(x) & mark_of(mesh, dim)) != 0) return false;  // each rank has its own
+  if ((all_own_along(x) & mark_of(mesh, dim)) != 0) return false;  // each rank has its own
   return own < 0 || x.layout()[own].is_replicate();
 }
 

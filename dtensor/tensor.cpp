@@ -117,13 +117,15 @@ Tensor& Tensor::set_requires_grad(bool value) {
              impl().grad->producer->name(), "; only leaves can be changed");
   CS_REQUIRE(!value || is_floating(dtype()), "set_requires_grad: ", *this,
              " is not floating-point");
-  if (!impl().grad) impl().grad = std::make_shared<GradMeta>();
+  if (!impl().grad) {
+    impl().grad = std::make_shared<GradMeta>();
+    impl().grad->own_along = marks();
+  }
   impl().grad->requires_grad = value;
   impl().grad->spec = impl().spec;
   if (value) leave_base();  // a leaf is not a view of another tensor
   if (value && impl().origin == 0) numbered(*this, Numbered::Parameter);
   impl().grad->origin = impl().origin;
-  impl().grad->own_along |= marks();
   return *this;
 }
 

@@ -1,11 +1,10 @@
 #include <coshard/styles/parallelize.h>
 
 #include <algorithm>
-#include <iostream>
 #include <map>
 
 #include "runtime/coro/user_call.h"
-#include "runtime/printable.h"
+#include "runtime/warn.h"
 #include "styles/module_change.h"
 #include "styles/path_pattern.h"
 #include "styles/prepare.h"
@@ -67,12 +66,11 @@ void warn_of_plain(Module& root, const DeviceMesh& mesh,
     if (last == nullptr || !last->style->local_output()) continue;
     for (const NamedParameter& p : m.module->named_parameters())
       if (!p.slot->is_distributed() && p.slot->requires_grad())
-        std::cerr << str_cat(
-            "warning: parallelize_module: '", printable(str_cat(m.path, '.', p.name)),
-            "' stays a plain parameter, but '", last->at.path, "' before it leaves plain shards, ",
-            *last->style->local_output(), "; if '", m.path,
-            "' runs on them, its gradient is a term on every "
-            "rank: give it a style (SequenceParallel, NoParallel)\n");
+        warn_once(str_cat(
+            "parallelize_module: '", m.path, '.', p.name, "' stays a plain parameter, but '",
+            last->at.path, "' before it leaves plain shards, ", *last->style->local_output(),
+            "; if '", m.path, "' runs on them, its gradient is a term on every rank: ",
+            "give it a style (SequenceParallel, NoParallel)"));
   }
 }
 

@@ -16,10 +16,9 @@ namespace {
 // The ranks compare a plain tensor that they must have read alike, such as a batch: in the first
 // two forwards of training, and under a ReplicaGuard.
 void compare_values(Module& module, const Tensor& x, const DeviceMesh& mesh) {
-  if (x.requires_grad() || mesh.size() == 1 || !mesh.contains_this_rank()) return;
+  if (x.requires_grad() || x.in_flight() || mesh.size() == 1 || !mesh.contains_this_rank()) return;
   const bool is_new = module.training() && grad_enabled() && module.forwards() <= 2;
   if ((!is_new && !ReplicaGuard::is_active()) || StepGraph::recording() != nullptr) return;
-  x.wait(module.type_name());
   ReplicaHashes hashes;
   hashes.names.push_back(
       str_cat("forward ", module.forwards(), " of ", module.path(), x.dtype(), x.shape()));
@@ -30,7 +29,8 @@ void compare_values(Module& module, const Tensor& x, const DeviceMesh& mesh) {
       " as Replicate, with other values on "
       "each of them (a batch, or what is drawn or dropped by rank): ranks of one slice must read "
       "the same, those along another dimension of the mesh may not"));
-  mesh.communicator(0).compare_with_next(std::make_shared<ReplicaHashes>(std::move(hashes)));
+  hashes.of.push_back(&module);
+  mesh.communicator(0).compare_with_next(hashes);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace {
 DTensor on_mesh(const Tensor& x, const DeviceMesh& mesh) {
   Layout layout = whole_on(mesh);
   for (int m = 0; m < mesh.ndim(); ++m)
-    if ((own_along(x) & mark_of(mesh, m)) != 0) layout[m] = Partial();
+    if ((all_own_along(x) & mark_of(mesh, m)) != 0) layout[m] = Partial();
   return x.detach().with_spec(make_spec(mesh, layout, x.shape()));
 }
 

@@ -53,8 +53,8 @@ Tensor own_norm(const NormPart& part, const std::shared_ptr<Device>& device, dou
 
 // One all_reduce of one number for each dimension of the mesh.
 void combine_norm(const NormPart& part, const Tensor& norm, bool largest) {
-  for (std::uint64_t rest = part.marks; rest != 0; rest &= rest - 1)
-    issue_all_reduce(communicator_of(rest & -rest), largest ? Reduce::Max : Reduce::Sum, norm,
+  for (const std::uint64_t mark : in_common_order(part.marks))
+    issue_all_reduce(communicator_of(mark), largest ? Reduce::Max : Reduce::Sum, norm,
                      {"gradient norm"});
   if (!part.mesh.defined() || !part.mesh.contains_this_rank()) return;
   for (int m = 0; m < part.mesh.ndim(); ++m)

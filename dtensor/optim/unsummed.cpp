@@ -46,30 +46,32 @@ void compare_gradients(const std::vector<Tensor>& parameters, bool again) {
     const Tensor& p = parameters[i];
     const Tensor g = p.grad();
     if (!g.defined()) continue;
-    std::uint64_t& compared = p.grad_meta()->compared_along;
-    const std::uint64_t owed = not_covered(g.marks(), own_along(p) | p.grad_meta()->terms.summed);
+    GradMeta& meta = *p.grad_meta();
+    const std::uint64_t own = all_own_along(p);
+    const std::uint64_t owed = not_covered(g.marks(), own | meta.terms.summed);
     const std::string name = name_of_parameter(p, i, parameters.size());
-    std::uint64_t wanted = again ? owed : owed & ~compared;
-    if (!p.is_distributed()) wanted |= beside & ~own_along(p);
+    std::uint64_t wanted = again ? owed : owed & ~meta.judged_along;
+    if (!p.is_distributed()) wanted |= beside & ~own;
     if (wanted == 0) continue;
     if (StepGraph::recording() != nullptr) {
-      CS_REQUIRE((owed & ~compared) == 0, name, " has a gradient that differs by rank along ",
-                 names_of(owed),
+      CS_REQUIRE((owed & ~meta.compared_along) == 0, name,
+                 " has a gradient that differs by rank along ", names_of(owed),
                  " and has not been compared yet; run the step once before it is captured");
       continue;
     }
     const ValueAndGradient hashes{bits_hash(p), bits_hash(g)};
-    if (!is_zero(g)) compared |= wanted;  // zeros say nothing yet
+    meta.compared_along |= wanted;
+    if (!is_zero(g)) meta.judged_along |= wanted;  // zeros say nothing yet
     for (; wanted != 0; wanted &= wanted - 1) {
       ReplicaHashes& all = along[wanted & -wanted];
+      all.of.push_back(&meta);
       all.names.push_back(name);
       all.hashes.push_back(hashes.value);
       all.gradients.push_back(hashes.gradient);
       all.about.push_back(about(name, p, (owed & wanted & -wanted) != 0));
     }
   }
-  for (auto& [mark, all] : along)
-    communicator_of(mark).compare_with_next(std::make_shared<ReplicaHashes>(std::move(all)));
+  for (const auto& [mark, all] : along) communicator_of(mark).compare_with_next(all);
 }
 
 }  // namespace coshard

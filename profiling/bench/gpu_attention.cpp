@@ -35,7 +35,7 @@ struct AttentionCase {
              heads_of(q),
              heads_of(k),
              heads_of(v),
-             lse.const_data(),
+             lse.data(),
              1 / std::sqrt(static_cast<double>(s.hidden / s.heads)),
              true,
              s.tokens - queries} {}

@@ -1,5 +1,6 @@
 #include <coshard/runtime/comm/communicator.h>
 
+#include <algorithm>
 #include <utility>
 
 #include <coshard/runtime/coro/branch.h>
@@ -34,18 +35,24 @@ void Communicator::note(const Notes& before) {
   if (!before.last.what.empty()) notes_.last = before.last;
 }
 
-void Communicator::compare_with_next(std::shared_ptr<const ReplicaHashes> hashes) {
-  if (next_hashes_ == nullptr) {
-    next_hashes_ = std::make_shared<ReplicaHashes>(*hashes);
-    return;
+void Communicator::compare_with_next(const ReplicaHashes& hashes) {
+  if (next_hashes_ == nullptr) next_hashes_ = std::make_shared<ReplicaHashes>();
+  ReplicaHashes& all = *next_hashes_;
+  for (std::size_t i = 0; i < hashes.names.size(); ++i) {
+    const auto at =
+        static_cast<std::size_t>(std::ranges::find(all.of, hashes.of[i]) - all.of.begin());
+    if (at == all.of.size()) {
+      all.of.push_back(hashes.of[i]);
+      all.names.emplace_back();
+      all.hashes.push_back(0);
+      all.gradients.push_back(0);
+      all.about.emplace_back();
+    }
+    all.names[at] = hashes.names[i];
+    all.hashes[at] = hashes.hashes[i];
+    all.gradients[at] = hashes.gradients[i];
+    all.about[at] = hashes.about[i];
   }
-  const auto append = [](auto& to, const auto& from) {
-    to.insert(to.end(), from.begin(), from.end());
-  };
-  append(next_hashes_->hashes, hashes->hashes);
-  append(next_hashes_->names, hashes->names);
-  append(next_hashes_->gradients, hashes->gradients);
-  append(next_hashes_->about, hashes->about);
 }
 
 Work Communicator::issue(Collective collective, CallSite where) {

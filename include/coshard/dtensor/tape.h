@@ -52,15 +52,15 @@ struct GradMeta {
   int collected_as = 0;
   bool summed = false;
   std::string_view name = {};  // of a leaf: what its module calls it, for errors; interned
-  // Of a leaf, by communicator (dtensor/marks.h): of the gradient, and along which each rank trains
-  // its own, and along which it has been compared with the other ranks'.
+  // Of a leaf, by communicator (dtensor/marks.h): of the gradient; along which each rank trains its
+  // own; along which it has been compared with the other ranks', and with another value than zero.
   struct Terms {
     std::uint64_t alike = 0;       // along which it has terms that are not known to vary
     std::uint64_t alike_loss = 0;  // or that come from such a loss
     std::uint64_t summed = 0;      // along which it has been summed
     std::string_view from = {};    // what made one that varies: static text
   } terms;
-  std::uint64_t own_along = 0, compared_along = 0;
+  std::uint64_t own_along = 0, compared_along = 0, judged_along = 0;
   bool is_shard = false;  // of a leaf: fully_shard reduces its gradient, which no record delivers
 };
 

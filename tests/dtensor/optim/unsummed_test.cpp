@@ -239,6 +239,52 @@ TEST(Unsummed, OfADeclaredParameterIsItsOwn) {
   });
 }
 
+// Ranks meet their meshes in any order; the norm is summed along both dimensions on all of them.
+TEST(Unsummed, OfWhatIsOwnAlongTwoDimensionsIsSummedInOneOrder) {
+  on_ranks(16, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {4, 4}, {"dp", "tp"});
+    if (world.rank() % 3 == 0) static_cast<void>(ones(mesh["tp"], Shard(0), {4}).to_local());
+    const Tensor own = full({2}, 1, DType::F64, true);
+    varies(varies(own, mesh, 0), mesh, 1);
+    own.set_grad(full({2}, world.rank(), DType::F64));
+    double squares = 0;
+    for (int rank = 0; rank < 16; ++rank) squares += 2.0 * rank * rank;
+    EXPECT_NEAR(co_await clipped(own, 1e9), std::sqrt(squares), 1e-9);
+  });
+}
+
+// Along a flattened dimension, and so along its parts.
+TEST(Unsummed, OfWhatIsOwnAlongAFlattenedDimensionIsLegal) {
+  on_ranks(4, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2, 2}, {"dp", "tp"});
+    const DTensor beside = ones(mesh, {Shard(0), Shard(0)}, {4}, DType::F64, true);
+    const Tensor own = zeros({2}, DType::F64, true);
+    varies(own, mesh.flatten(), 0);
+    const std::vector<Tensor> all{own, beside};
+    SGD optimizer(all, {.lr = 0.1});
+    for (int step = 0; step < 2; ++step) {
+      optimizer.zero_grad();
+      co_await walk(sum(own * (world.rank() + 1.0)) + sum(beside).full_tensor());
+      co_await stepped(optimizer);
+      for (const char* name : {"dp", "tp"})
+        static_cast<void>(ones(mesh[name], Shard(0), {2}).full_tensor());
+    }
+  });
+}
+
+// Compared by clip and by step before anything is sent: as one.
+TEST(Unsummed, IsToldAlsoAfterClipAndStep) {
+  expect_refused(
+      [](World& world) -> Task<void> {
+        const Heads heads(world);
+        SGD optimizer({heads.scale}, {.lr = 0.1});
+        co_await walk(heads.loss());
+        co_await clipped(heads.scale, 1e9);
+        co_await stepped(optimizer);
+      },
+      "of 1");
+}
+
 TEST(Unsummed, IsPaidByAHookThatReduces) {
   on_ranks(2, [](World& world) -> Task<void> {
     const Heads heads(world);

@@ -45,6 +45,7 @@ struct ReplicaHashes {
   // says `about`. What one of them lacks is not compared; what differs in both is warned of, once.
   std::vector<std::uint64_t> gradients;
   std::vector<std::string> about;
+  std::vector<const void*> of = {};  // on this rank alone: what is hashed
 };
 
 // One rank's arguments to a collective. The tensor is viewed as [outer, sharded, inner]; `counts`
@@ -139,9 +140,9 @@ class Communicator {
   virtual std::shared_ptr<Communicator> split(std::span<const int> ranks, std::string name) {
     return subgroup(ranks, std::move(name));
   }
-  // The next collective here carries these hashes (Collective::replicas): ranks that have none, or
-  // others, need not call this.
-  void compare_with_next(std::shared_ptr<const ReplicaHashes> hashes);
+  // The next collective here carries these hashes (Collective::replicas), those of one thing (`of`)
+  // once. Ranks that have none, or others, need not call this.
+  void compare_with_next(const ReplicaHashes& hashes);
   // Records something that this rank did and its peers must have done too, such as drawing from the
   // common random stream. The next collective here compares the sum of all notes, in any order, so
   // that ranks that did something else fail there (Error{CommFailed} on all). Ignored in a branch
