@@ -34,7 +34,7 @@ std::uint64_t bits_hash(const Tensor& x) {
   const Tensor local = local_contiguous(x.raw_local());
   const std::size_t bytes = static_cast<std::size_t>(local.local_numel()) * size_of(local.dtype());
   std::vector<std::byte> copy;
-  const void* from = local.const_data();
+  const void* from = local.data();
   if (local.device()->kind() != DeviceKind::Cpu) {
     copy.resize(bytes);
     local.device()->download(copy.data(), from, bytes);

@@ -46,13 +46,12 @@ void cross_entropy_forward(OpContext& c) {
   const auto a = c.attrs.as<CrossEntropyAttrs>();
   const Tensor total = a.smoothing == 0 ? Tensor() : Tensor::empty(device, {rows}, dtype);
   void* max = c.out[1].data();
-  void* weighted = total.defined() ? total.data() : nullptr;
-  launch(c, kernels::CrossEntropyStats{logits.dtype(), rows, classes, 0, a.ignored,
-                                       logits.const_data(), target.const_data(), max, sum.data(),
-                                       picked.data(), weighted});
+  launch(c, kernels::CrossEntropyStats{logits.dtype(), rows, classes, 0, a.ignored, logits.data(),
+                                       target.data(), max, sum.data(), picked.data(),
+                                       data_or_null(total)});
   launch(c, kernels::CrossEntropyLoss{dtype, rows, classes, a.ignored, a.smoothing, a.summed,
-                                      target.const_data(), sum.data(), picked.data(), weighted, max,
-                                      c.out[0].data(), c.out[2].data()});
+                                      target.data(), sum.data(), picked.data(), data_or_null(total),
+                                      max, c.out[0].data(), c.out[2].data()});
 }
 
 // in: dloss, logits, target, lse; out: dlogits
@@ -79,8 +78,8 @@ void cross_entropy_backward_forward(OpContext& c) {
   launch(c, kernels::Copy{view_of(scale), broadcast_view(c.in[0], target.local_shape())});
   const auto a = c.attrs.as<CrossEntropyAttrs>();
   launch(c, kernels::CrossEntropyGrad{logits.dtype(), n[0], n[1], 0, a.ignored, a.smoothing, n[1],
-                                      logits.const_data(), target.const_data(), lse.const_data(),
-                                      one.const_data(), scale.const_data(), c.make().data()});
+                                      logits.data(), target.data(), lse.data(), one.data(),
+                                      scale.data(), c.make().data()});
 }
 
 const OpDef& cross_entropy_backward_op() {

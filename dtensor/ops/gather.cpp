@@ -23,7 +23,7 @@ OwnIndex own_index(const OpContext& c, const Tensor& index, std::int64_t limit, 
                    std::int64_t count) {
   const Tensor all = local_contiguous(index).raw_local();
   launch(c, kernels::CheckIndex{DeviceAssertKind::GatherIndex, all.dtype(), all.local_numel(),
-                                limit, all.const_data()});
+                                limit, all.data()});
   const auto empty = [&all](DType dtype) {
     return Tensor::empty(all.device(), all.local_shape(), dtype);
   };
@@ -35,7 +35,7 @@ OwnIndex own_index(const OpContext& c, const Tensor& index, std::int64_t limit, 
                             {},
                             static_cast<double>(first)});
   launch(c, kernels::Unary{kernels::UnaryOp::Clamp, all.dtype(), all.local_numel(),
-                           from_first.const_data(), own.at.data(), 0,
+                           from_first.data(), own.at.data(), 0,
                            static_cast<double>(std::max<std::int64_t>(count - 1, 0))});
   launch(c, kernels::Binary{kernels::BinaryOp::Eq, view_of(own.inside), view_of(from_first),
                             view_of(own.at)});

@@ -65,9 +65,8 @@ void nll_loss_forward(OpContext& c) {
   void* loss = c.make(0).data();
   void* count = c.make(1).data();
   const auto a = c.attrs.as<NllLossAttrs>();
-  launch(c,
-         kernels::NllLoss{x.dtype(), n.outer, n.extent, n.inner, a.ignored, a.smoothing,
-                          x.const_data(), target.const_data(), data_or_null(weight), loss, count});
+  launch(c, kernels::NllLoss{x.dtype(), n.outer, n.extent, n.inner, a.ignored, a.smoothing,
+                             x.data(), target.data(), data_or_null(weight), loss, count});
 }
 
 // --- gradient --- in: dloss, target, weight
@@ -104,8 +103,7 @@ void nll_loss_backward_forward(OpContext& c) {
   const Lines n = lines_of(shape, static_cast<int>(nll_class_dim(shape.size())));
   const NllLossAttrs a = c.attrs.as<NllLossBackwardAttrs>().loss;
   launch(c, kernels::NllLossGrad{dx.dtype(), n.outer, n.extent, n.inner, a.ignored, a.smoothing,
-                                 dloss.const_data(), target.const_data(), data_or_null(weight),
-                                 dx.data()});
+                                 dloss.data(), target.data(), data_or_null(weight), dx.data()});
 }
 
 const OpDef& nll_loss_op();

@@ -28,8 +28,8 @@ void sort_forward(OpContext& c) {
   const Lines n = lines_of(x.local_shape(), a.dim);
   void* values = c.make(0).data();
   void* indices = c.make(1).data();
-  launch(c, kernels::Sort{a.descending, x.dtype(), n.outer, n.extent, n.inner, a.count,
-                          x.const_data(), values, indices});
+  launch(c, kernels::Sort{a.descending, x.dtype(), n.outer, n.extent, n.inner, a.count, x.data(),
+                          values, indices});
 }
 
 void sort_backward(GradContext& c) {

@@ -31,14 +31,10 @@ struct AttentionCase {
         v(randn(device, k.shape(), DType::BF16)),
         out(Tensor::empty(device, q.shape(), DType::BF16)),
         lse(Tensor::empty(device, Shape{batch, s.heads, queries}, DType::F32)),
-        args{heads_of(out),
-             heads_of(q),
-             heads_of(k),
-             heads_of(v),
-             lse.data(),
-             1 / std::sqrt(static_cast<double>(s.hidden / s.heads)),
-             true,
-             s.tokens - queries} {}
+        args{heads_of(out), heads_of(q),
+             heads_of(k),   heads_of(v),
+             lse.data(),    1 / std::sqrt(static_cast<double>(s.hidden / s.heads)),
+             true,          s.tokens - queries} {}
 };
 
 // `work`: the rate in `unit` of a call that takes one microsecond.
