@@ -15,7 +15,7 @@ namespace coshard::bench {
 // `progress` of the options below is called with a line of text from time to time; may be empty.
 using Progress = std::function<void(const std::string&)>;
 
-// Host cost of a task, a yield, and tensor operations on 64x64 f32.
+// Host cost of a task, a yield, and tensor operations on 64x64 f32; products of 512x512.
 struct DispatchOptions {
   int ranks = 2;
   std::string peer;  // path of bench_pytorch.py; empty: no comparison

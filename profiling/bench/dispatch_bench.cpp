@@ -132,6 +132,15 @@ void decision_misses(const Tensor& a, const DeviceMesh& mesh, Results& results) 
   miss("linear", std::array{x, x, Tensor()});  // a weight is [out, in]
 }
 
+// What a product takes in each dtype, where it is more than dispatch.
+void products(World& world, Results& results) {
+  for (const DType dtype : {DType::F32, DType::F64, DType::BF16, DType::F16}) {
+    const Tensor x = randn(world.device(), Shape{512, 512}, dtype);
+    results.push_back(measured(str_cat("tensor_matmul_512_", dtype),
+                               timed([&] { return matmul(x, x); }, 5, 2), "us"));
+  }
+}
+
 Task<void> measure_dispatch(World& world, Results& results) {
   const RobustStats task = co_await time_task();
   const RobustStats yields = co_await time_yield();
@@ -142,6 +151,7 @@ Task<void> measure_dispatch(World& world, Results& results) {
   mine.push_back(measured("task_call_and_await", task, "ns", 10));
   mine.push_back(measured("yield_between_two_ready_tasks", yields, "ns", 10));
   tensor_calls(a, b, mesh, mine);
+  products(world, mine);
   decision_misses(a, mesh, mine);
   above_the_collective(world, mesh, mine);
   Tensor x = from_local(a, mesh, Shard(0)).detach();

@@ -14,7 +14,8 @@ COSHARD_INLINE void store_result(const Lanes&, bool* to, IVec holds, std::int64_
   std::memcpy(to, &ones, count);
 }
 template <class Lanes, class T>
-COSHARD_INLINE void store_result(const Lanes& lanes, T* to, Vec value, std::int64_t) {
+requires(!std::is_same_v<T, bool>) COSHARD_INLINE
+    void store_result(const Lanes& lanes, T* to, Vec value, std::int64_t) {
   lanes.store(to, value);
 }
 
