@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include <coshard/dtensor/backward.h>
 #include <coshard/dtensor/factories.h>
 #include <coshard/dtensor/hooks.h>
