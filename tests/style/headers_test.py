@@ -171,6 +171,8 @@ def main():
         found = public if path.startswith((PUBLIC, name_of(PUBLIC))) else public + private
         before = ["-include-pch", output(combined(path), ".pch")] if language == "c++" and combined(path) else []
         isa = ["-DCOSHARD_ISA=baseline"] if path.startswith(INSTRUCTIONS) else []
+        if path.endswith("_f64.h"):
+            isa.append("-DCOSHARD_F64")
         words = [*alone, *flags, *isa, *(relocatable if clang else []), *found, "-MD", "-MF", output(path, ".d"), "-o", output(path, suffix)]
         if language == "c++":
             words += [*before, "-S", "-x", language, os.path.join(root, path)]

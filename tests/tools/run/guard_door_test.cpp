@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <coshard/runtime/error.h>
+#include "runtime/launch/host.h"
 #include "runtime/launch/proof.h"
 #include "tools/run/message.h"
 
@@ -121,12 +122,15 @@ TEST(GuardDoor, AGuardTriesTheAddressesInTurnAndTrustsNobodyWithoutTheToken) {
 
 // In a network namespace of its own, whose loopback interface is down.
 TEST(GuardDoor, WithoutLoopbackItSaysWhatIsMissing) {
+  EXPECT_NE(listen_remedy(EADDRNOTAVAIL).find("lo up"), std::string::npos);
+  EXPECT_EQ(listen_remedy(EACCES), "");
   const pid_t child = ::fork();
   if (child == 0) {
     if (::unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) ::_exit(77);
     asio::io_context io;
     try {
       const GuardDoor door(io, {"the token", 4, true, 60s}, {});
+      ::_exit(78);  // newer kernels listen on it all the same
     } catch (const Error& error) {
       const std::string text = error.what();
       const bool told = text.find("127.0.0.1") != text.npos && text.find("lo up") != text.npos;
@@ -138,6 +142,7 @@ TEST(GuardDoor, WithoutLoopbackItSaysWhatIsMissing) {
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no namespaces for this user";
+  if (WEXITSTATUS(status) == 78) GTEST_SKIP() << "this kernel has a loopback without an interface";
   EXPECT_EQ(status, 0);
 }
 
