@@ -77,7 +77,7 @@ bool is_known_zero(const Tensor& gradient) {
   constexpr std::int64_t kMostCopied = 1 << 16;
   if (gradient.in_flight() || gradient.device()->kind() != DeviceKind::Cpu) return false;
   if (!gradient.is_contiguous() && gradient.local_numel() > kMostCopied) return false;
-  const Tensor local = local_contiguous(gradient.raw_local());
+  const Tensor local = local_contiguous(gradient);
   const auto* at = static_cast<const std::byte*>(local.address());
   const std::size_t bytes = static_cast<std::size_t>(local.local_numel()) * size_of(local.dtype());
   return std::all_of(at, at + bytes, [](std::byte each) { return each == std::byte{0}; });
