@@ -35,8 +35,9 @@ void all_reduce_gradients(const std::vector<Tensor>& parameters, const DeviceMes
 // gradients, then multiplies them by min(1, max_norm / (norm + 1e-6))
 // (torch.nn.utils.clip_grad_norm_). Each element counts once, even if its parameter is listed
 // twice. Gradients may be on several meshes, or plain: equal on every rank and counted once, or, of
-// parameters of which each rank trains its own (varies), summed over that dimension, whose ranks all
-// list as many of them. Returns the norm, f64 [], plain and equal on every rank of the meshes; the host does not wait for it.
+// parameters of which each rank trains its own (varies), summed over that dimension, whose ranks
+// all list as many of them. Returns the norm, f64 [], plain and equal on every rank of the meshes;
+// the host does not wait for it.
 //   Moves:  reduce_gradients; then one all_reduce of a number per mesh dimension or, for disjoint
 //           meshes, one over all their ranks, which must all pass the same parameters.
 //   Fails:  Error{BadInput}: max_norm < 0; p <= 0; no parameters; a mesh without this rank that
@@ -65,9 +66,9 @@ class Optimizer {
   // On the first two steps and on every n-th step, n being this number, gradients that are already
   // Replicate are compared across ranks (replicas.h): one small all_gather per mesh dimension,
   // hidden from observers, and a copy of these gradients to the host. On the same steps, and on the
-  // first with such a gradient, ranks compare plain parameters whose gradients vary, and those beside
-  // DTensors: by the next collective of the dimension, which fails with Error{CommFailed} if a
-  // parameter is equal on two ranks and its gradient is not. 0: never. Not in a captured step.
+  // first with such a gradient, ranks compare plain parameters whose gradients vary, and those
+  // beside DTensors: by the next collective of the dimension, which fails with Error{CommFailed} if
+  // a parameter is equal on two ranks and its gradient is not. 0: never. Not in a captured step.
   std::int64_t check_replicas = 1000;
 
  protected:
