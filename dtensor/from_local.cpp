@@ -1,6 +1,7 @@
 #include <coshard/dtensor/distribute.h>
 #include <coshard/dtensor/random.h>
 #include <coshard/dtensor/tape.h>
+#include "dtensor/marks.h"
 #include "dtensor/origin.h"
 #include "dtensor/partial.h"
 #include "dtensor/redistribute/execute.h"
@@ -16,8 +17,14 @@ namespace {
 class FromLocalNode final : public GradNode {
  public:
   FromLocalNode(const Shape& local_shape, const DTensor& value, const Layout& wanted)
-      : local_shape_(local_shape), mesh_(value.mesh()), layout_(value.layout()), wanted_(wanted) {
+      : local_shape_(local_shape),
+        mesh_(value.mesh()),
+        layout_(value.layout()),
+        wanted_(wanted),
+        gradient_marks_(value.spec()->marks) {
     if (gradient_needs_partial(layout_)) term_ = Saved(value);
+    for (int m = 0; m < wanted.ndim(); ++m)
+      if (wanted[m].is_partial()) gradient_marks_ |= mark_of(mesh_, m);
   }
   std::string_view name() const override { return "from_local"; }
   bool records_backward() const override { return !gradient_needs_partial(layout_); }
@@ -33,10 +40,7 @@ class FromLocalNode final : public GradNode {
     const Tensor part = taped(output_grads)
                             ? to_local(redistribute(gradient, wanted_).tensor(), second_gradient())
                             : redistribute_raw(gradient, wanted_).raw_local();
-    if (mesh_.contains_this_rank())
-      // Under a Partial, each rank has a term: its gradient, though the same, belongs to that.
-      part.set_marks(gradient.marks() | make_spec(mesh_, wanted_, gradient.shape())->marks |
-                     make_spec(mesh_, layout_, gradient.shape())->marks);
+    part.set_marks(gradient.marks() | gradient_marks_);
     if (mesh_.contains_this_rank())
       return sink.accumulate(0, gradient_of_partial(part, term_.get(name()), mesh_, layout_));
     // A leaf gets no gradient. Otherwise the producer may be on a larger mesh, whose ranks must all
@@ -49,7 +53,7 @@ class FromLocalNode final : public GradNode {
 
  private:
   // How to read the gradient of a gradient: each rank's term of a Partial has its own.
-  std::optional<Layout> second_gradient() const {
+  Layout second_gradient() const {
     Layout layout = wanted_;
     for (int m = 0; m < layout.ndim(); ++m)
       if (layout_[m].is_partial() && wanted_[m].is_replicate()) layout[m] = Partial();
@@ -59,6 +63,9 @@ class FromLocalNode final : public GradNode {
   Shape local_shape_;
   DeviceMesh mesh_;
   Layout layout_, wanted_;
+  // Of the local gradient. Under a Partial each rank has a term: its gradient, though the same,
+  // belongs to that.
+  std::uint64_t gradient_marks_;
   Saved term_;
 };
 

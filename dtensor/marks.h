@@ -5,6 +5,7 @@
 // has marks of other meshes alone: along its own dimensions the layout says it. More than 64
 // communicators: the others have none. Rank's thread.
 #include <algorithm>
+#include <concepts>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -69,6 +70,13 @@ void note_term(GradMeta& leaf, std::uint64_t marks, std::uint64_t of_loss);
 // terms that are whole already.
 std::uint64_t marks_once_summed(GradMeta& leaf, std::uint64_t before, const DeviceMesh& mesh,
                                 int dim, Reduce reduce, const std::string& what);
+// The same, with the text of what() made only where there are marks.
+template <class What>
+requires std::invocable<What> std::uint64_t marks_once_summed(GradMeta& leaf, std::uint64_t before,
+                                                              const DeviceMesh& mesh, int dim,
+                                                              Reduce reduce, What what) {
+  return before == 0 ? 0 : marks_once_summed(leaf, before, mesh, dim, reduce, std::string(what()));
+}
 // set_grad of what is made of the present gradient, of which the same is known.
 void replace_grad(const Tensor& leaf, Tensor gradient);
 // Along which each rank trains its own: as declared, and with the dimensions within those.

@@ -12,6 +12,16 @@ struct ReplicaGuards {
 };
 const RankLocal<ReplicaGuards> replica_guards;
 
+// The barrier makes all ranks compare now, so that the error names the first operator that differs,
+// not the last one before the next collective.
+void tell(Communicator& communicator, const Noted& made) {
+  communicator.note(made);
+  Collective barrier;
+  barrier.unobserved = true;
+  barrier.label = "replica guard";
+  const Work issued = communicator.issue(barrier);
+}
+
 }  // namespace
 
 ReplicaGuard::ReplicaGuard(World& world) : world_(world) {
@@ -33,9 +43,8 @@ void ReplicaGuard::look_at(const OpDef& op, const OpContext& made) {
     if (spec == nullptr || !spec->mesh.contains_this_rank() || !made.out[at].defined()) continue;
     for (int m = 0; m < spec->mesh.ndim(); ++m)
       if (spec->layout[m].is_replicate() && spec->mesh.size(m) > 1)
-        compare_now(spec->mesh.communicator(m),
-                    {op.name, "is the hash of its Replicate output", bits_hash(made.out[at]),
-                     static_cast<unsigned>(i)});
+        tell(spec->mesh.communicator(m), {op.name, "is the hash of its Replicate output",
+                                          bits_hash(made.out[at]), static_cast<unsigned>(i)});
   }
 }
 

@@ -168,14 +168,6 @@ void take_replicas_of(int source, const std::vector<Tensor>& parameters, const D
   }
 }
 
-void compare_now(Communicator& communicator, const Noted& done) {
-  communicator.note(done);
-  Collective barrier;
-  barrier.unobserved = true;
-  barrier.label = "replicas";
-  const Work issued = communicator.issue(barrier);
-}
-
 Task<void> verify_replicas(std::vector<NamedTensor> tensors, CallSite site) {
   const UserCall user(site);
   std::vector<Tensor> landing;

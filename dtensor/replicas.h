@@ -41,10 +41,6 @@ std::shared_ptr<const ReplicaHashes> replica_hashes(const std::vector<Tensor>& p
 void take_replicas_of(int source, const std::vector<Tensor>& parameters, const DeviceMesh& mesh,
                       int dim, std::string_view who);
 
-// The ranks compare what they noted now, so that the error names it, and not what they noted later.
-// Issues a barrier, hidden from observers and never awaited.
-void compare_now(Communicator& communicator, const Noted& done);
-
 // A hash of the bits of the local tensor's elements; copies them to the host. 0 on a device that
 // computes nothing (simulate).
 std::uint64_t bits_hash(const Tensor& x);

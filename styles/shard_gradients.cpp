@@ -203,7 +203,7 @@ void ShardGroup::reduce() {
       GradMeta& whole = *p.whole.grad_meta();
       parts.push_back({&p, spec_of_part(p, mesh_),
                        marks_once_summed(whole, whole.gradient.marks(), mesh_, 0, options_.reduce,
-                                         str_cat("parameter '", p.name, "'"))});
+                                         [&] { return str_cat("parameter '", p.name, "'"); })});
       pass_on(whole.terms, p.shard.grad_meta()->terms);
     } else if (gradients_.defined() && gradient_place(p).begin >= 0 && numel(p.shape) > 0) {
       const Tensor missing = gradient_view(p);

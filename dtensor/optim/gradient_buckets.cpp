@@ -387,7 +387,7 @@ void GradientBuckets::send(std::size_t number) {
     const Tensor& p = slot->parameter;
     const Tensor summed = view_of_slot(*slot, spec);
     summed.set_marks(marks_once_summed(*p.grad_meta(), p.grad().marks(), mesh_, dim_,
-                                       options_.reduce, name_of_slot(*slot)));
+                                       options_.reduce, [&] { return name_of_slot(*slot); }));
     replace_grad(p, summed);
     mark_summed(slot->parameter.grad_meta());
   }

@@ -220,7 +220,7 @@ void all_reduce_gradients(const std::vector<Tensor>& parameters, const DeviceMes
     const Tensor& p = parameters[i];
     if (!p.grad().defined() || is_whole(p.grad())) continue;
     const std::uint64_t marks = marks_once_summed(*p.grad_meta(), p.grad().marks(), mesh, dim,
-                                                  reduce, name_of_parameter(p, i));
+                                                  reduce, [&] { return name_of_parameter(p, i); });
     put_gradient(buckets, mesh.communicator(dim), reduce, p, p.grad().spec(), marks);
   }
   for (const GradientBucket& bucket : buckets) reduce_bucket(bucket);

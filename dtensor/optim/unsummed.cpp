@@ -9,16 +9,11 @@
 namespace coshard {
 namespace {
 
-struct ValueAndGradient {
-  std::uint64_t value, gradient;
-};
-
 // Why ranks that hold the same parameter must not have other gradients.
 std::string about(const std::string& name, const Tensor& parameter, bool owed) {
   constexpr std::string_view kOwn =
       "varies(parameter, mesh, dim) if each rank trains its own; an optimizer that reduces "
-      "gradients "
-      "itself sets check_replicas = 0";
+      "gradients itself sets check_replicas = 0";
   const std::string what = name + " is equal on them, but its gradient is not";
   if (!owed)
     return str_cat(what,
@@ -32,8 +27,6 @@ std::string about(const std::string& name, const Tensor& parameter, bool owed) {
                  "all_reduce_gradients(parameters, mesh, dim) after backward, or say ",
                  kOwn);
 }
-
-bool is_zero(const Tensor& x) { return bits_hash(x) == hash_of_zeros(x); }
 
 }  // namespace
 
@@ -49,25 +42,25 @@ void compare_gradients(const std::vector<Tensor>& parameters, bool again) {
     GradMeta& meta = *p.grad_meta();
     const std::uint64_t own = all_own_along(p);
     const std::uint64_t owed = not_covered(g.marks(), own | meta.terms.summed);
-    const std::string name = name_of_parameter(p, i, parameters.size());
     std::uint64_t wanted = again ? owed : owed & ~meta.judged_along;
     if (!p.is_distributed()) wanted |= beside & ~own;
     if (wanted == 0) continue;
+    const std::string name = name_of_parameter(p, i, parameters.size());
     if (StepGraph::recording() != nullptr) {
       CS_REQUIRE((owed & ~meta.compared_along) == 0, name,
                  " has a gradient that differs by rank along ", names_of(owed),
                  " and has not been compared yet; run the step once before it is captured");
       continue;
     }
-    const ValueAndGradient hashes{bits_hash(p), bits_hash(g)};
+    const std::uint64_t value = bits_hash(p), gradient = bits_hash(g);
     meta.compared_along |= wanted;
-    if (!is_zero(g)) meta.judged_along |= wanted;  // zeros say nothing yet
+    if (gradient != hash_of_zeros(g)) meta.judged_along |= wanted;  // zeros say nothing yet
     for (; wanted != 0; wanted &= wanted - 1) {
       ReplicaHashes& all = along[wanted & -wanted];
       all.of.push_back(&meta);
       all.names.push_back(name);
-      all.hashes.push_back(hashes.value);
-      all.gradients.push_back(hashes.gradient);
+      all.hashes.push_back(value);
+      all.gradients.push_back(gradient);
       all.about.push_back(about(name, p, (owed & wanted & -wanted) != 0));
     }
   }

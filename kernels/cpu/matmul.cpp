@@ -1,5 +1,5 @@
-// Matmul of f32 and bf16 through oneDNN; the rest is packed (simd/matmul.cpp). Primitives are created once per thread and per shape, strides, dtype,
-// scales and thread count.
+// Matmul of f32 and bf16 through oneDNN; the rest is packed (simd/matmul.cpp). Primitives are created
+// once per thread and per shape, strides, dtype, scales and thread count.
 #include <omp.h>
 
 #include <algorithm>
