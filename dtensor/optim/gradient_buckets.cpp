@@ -386,10 +386,11 @@ void GradientBuckets::send(std::size_t number) {
   for (const auto& [slot, spec] : sent) {
     const Tensor& p = slot->parameter;
     const Tensor summed = view_of_slot(*slot, spec);
+    const auto name = [this, &slot = *slot] { return name_of_slot(slot); };
     summed.set_marks(marks_once_summed(*p.grad_meta(), p.grad().marks(), mesh_, dim_,
-                                       options_.reduce, [&] { return name_of_slot(*slot); }));
+                                       options_.reduce, name));
     replace_grad(p, summed);
-    mark_summed(slot->parameter.grad_meta());
+    mark_summed(p.grad_meta());
   }
 }
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """What tools/demo and tools/check answer before they do anything. usage: scripts_test.py SOURCE_ROOT VERSION"""
+import json
 import os
 import shutil
 import signal
@@ -188,6 +189,39 @@ class ChangedSuites(unittest.TestCase):
 
     def test_rules_that_take_long_run_where_they_change(self):
         self.assertEqual(self.suites("tests/style/headers_test.py"), ["style"])
+
+
+class WhatClangAccepts(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.write("captured.cpp", "struct P { int a, b; };\nint f(P p) { auto [a, b] = p; return [&] { return a + b; }(); }\n")
+        self.write("fine.cpp", "int g() { return 1; }\n")
+        self.write("all-unity0.cpp", f'#include<{self.folder}/fine.cpp>\n#include<{self.folder}/captured.cpp>\n')
+        command = {"directory": self.folder, "command": "ccache c++ -std=c++20 -fcoroutines -Wno-restrict -Werror -MD -MF x.o.d -o x.o -c "}
+        self.write("compile_commands.json", json.dumps(
+            [{**command, "command": command["command"] + name, "file": name} for name in ("all-unity0.cpp", "fine.cpp")]))
+
+    def write(self, name, text):
+        with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def read_by_clang(self, *names):
+        files = "".join(f"{os.path.join(self.folder, name)}\0" for name in names)
+        return subprocess.run([sys.executable, os.path.join(ROOT, "tools/clang_accepts.py"), self.folder], input=files,
+                              stdout=subprocess.PIPE, text=True, timeout=60, check=False)
+
+    @unittest.skipUnless(shutil.which("clang++-14"), "clang 14 is not installed")
+    def test_what_a_unity_file_includes_is_read(self):
+        done = self.read_by_clang("captured.cpp")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("captured.cpp:2", done.stdout)
+
+    @unittest.skipUnless(shutil.which("clang++-14"), "clang 14 is not installed")
+    def test_other_units_are_not_read(self):
+        self.write("all-unity0.cpp", "")
+        done = self.read_by_clang("fine.cpp", "deleted.cpp", "page.md")
+        self.assertEqual((done.returncode, done.stdout), (0, "clang reads 1 units: 0 with errors\n"))
 
 
 if __name__ == "__main__":
