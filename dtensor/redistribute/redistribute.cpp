@@ -23,6 +23,7 @@ Issued issue_now_or_later(const Tensor& source, const Layout& target) {
 void note_gathered(const Tensor& source, const Tensor& result) {
   const Layout& from = source.layout();
   if (!result.in_flight() || from.ndim() != 1 || !result.layout()[0].is_replicate()) return;
+  if (!source.mesh().world().communicator()->gathers_by_shards()) return;
   for (int dim = 0; dim < source.ndim(); ++dim)
     if (from[0].is_shard(dim))
       result.storage()->gathered = std::make_shared<const Gathered>(Gathered{result.spec(), dim});

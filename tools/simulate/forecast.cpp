@@ -122,9 +122,11 @@ Forecast forecast_of(const LlamaRun& run, const ProcessorModel& processor, bool 
   const LinkOf link_of = [&run](const std::string& name, const std::vector<int>&) {
     return link_named(run.links, name);
   };
-  run_representative(ranks_of(run.mesh), device, link_of, [&](World& world) {
+  const Program program = [&](World& world) {
     return two_steps(world, run, *device, traced, forecast);
-  });
+  };
+  constexpr bool kGathersByShards = false;  // as NcclCommunicator
+  run_representative(ranks_of(run.mesh), device, link_of, program, kGathersByShards);
   return forecast;
 }
 

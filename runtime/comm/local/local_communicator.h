@@ -23,6 +23,7 @@ class LocalCommunicator final : public Communicator,
   int rank() const override { return rank_; }
   int size() const override { return group_->size(); }
   std::string_view name() const override { return group_->name(); }
+  bool gathers_by_shards() const override { return true; }
   std::shared_ptr<Communicator> subgroup(std::span<const int> ranks, std::string name) override;
   void poison(const std::string& cause) override { group_->poison(cause); }
   std::uint64_t issued() const override { return issued_; }

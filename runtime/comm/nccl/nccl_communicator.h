@@ -70,6 +70,7 @@ class NcclCommunicator final : public Communicator,
   int rank() const override { return control_->rank(); }
   int size() const override { return control_->size(); }
   std::string_view name() const override { return control_->name(); }
+  bool gathers_by_shards() const override { return domain_->options.by_parts; }
   std::shared_ptr<Communicator> subgroup(std::span<const int> ranks, std::string name) override;
   std::shared_ptr<Communicator> split(std::span<const int> ranks, std::string name) override;
   void poison(const std::string& cause) override;

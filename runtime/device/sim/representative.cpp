@@ -47,7 +47,7 @@ class RepresentativeRoster final : public Roster {
 }  // namespace
 
 void run_representative(int ranks, std::shared_ptr<VirtualDevice> device, LinkOf link_of,
-                        const Program& program) {
+                        const Program& program, bool gathers_by_shards) {
   CS_REQUIRE(ranks >= 1, "run_representative: ranks must be at least 1, got ", ranks);
   CS_REQUIRE(program, "run_representative: the program is an empty function");
   WorldOptions options;
@@ -55,7 +55,8 @@ void run_representative(int ranks, std::shared_ptr<VirtualDevice> device, LinkOf
   options.threads = 1;
   options.make_device = [device](int) { return device; };
   const WorldOptions all = settled(options, {});  // ignores this process's launcher
-  auto network = std::make_shared<VirtualNetwork>(VirtualNetwork{std::move(link_of), device});
+  auto network = std::make_shared<VirtualNetwork>(
+      VirtualNetwork{std::move(link_of), device, gathers_by_shards});
   run_ranks_on(*own_threads(), all, std::make_unique<RepresentativeRoster>(all, network), program);
 }
 

@@ -11,7 +11,8 @@ namespace coshard {
 
 // Runs `program` as rank 0 of `ranks` on `device`, on a separate thread. Throws what the program
 // throws; also Error{Unsupported} where the host reads data without a VirtualDevice::Stub.
+// `gathers_by_shards`: of its communicators.
 void run_representative(int ranks, std::shared_ptr<VirtualDevice> device, LinkOf link_of,
-                        const Program& program);
+                        const Program& program, bool gathers_by_shards = true);
 
 }  // namespace coshard

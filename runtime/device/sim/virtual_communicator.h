@@ -20,6 +20,7 @@ using LinkOf = std::function<LinkModel(const std::string& name, const std::vecto
 struct VirtualNetwork {
   LinkOf link_of;
   std::shared_ptr<VirtualDevice> device = {};
+  bool gathers_by_shards = true;
   std::map<std::string, std::shared_ptr<SharedLink>> links = {};  // by the name of the model
   std::uint64_t events = 0;
 };
@@ -32,6 +33,7 @@ class VirtualCommunicator final : public Communicator,
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(members_.size()); }
   std::string_view name() const override { return name_; }
+  bool gathers_by_shards() const override { return network_->gathers_by_shards; }
   std::shared_ptr<Communicator> subgroup(std::span<const int> ranks, std::string name) override;
   void poison(const std::string& cause) override { poisoned_ = cause; }
   std::uint64_t issued() const override { return issued_; }

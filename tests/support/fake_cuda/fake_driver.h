@@ -128,6 +128,18 @@ class FakeDriver {
   // Returns and clears those so far, for tests that violate rules on purpose.
   std::vector<std::string> take_complaints();
   void complain(const std::string& text);
+  // An op that accesses memory, by what, and what it came after.
+  struct Ran {
+    FakeRaces::Access by;
+    FakeClock after;
+    // Neither precedes the other.
+    bool beside(const Ran& other) const {
+      return !after.covers(other.by.stream, other.by.number) &&
+             !other.after.covers(by.stream, by.number) && !by.same_op(other.by);
+    }
+  };
+  void keep_runs() { keeps_runs_ = true; }
+  std::vector<Ran> take_runs();  // since keep_runs(), which ends
   // How often an op runs before it is needed; 0: everything as late as possible.
   void set_eagerness(double probability) { eagerness_ = probability; }
 
@@ -210,6 +222,7 @@ class FakeDriver {
   FakeDriver();
   void forget_accesses();
   FakeClock reach_of(const Op& op) const;
+  void note_run(const FakeRaces::Access& by);
   FakeRaces::Access access(const char* what, const Op* by) const;
   bool issuable(const Op& op) const;
   const Stream* blocker_of(const Op& op) const;
@@ -244,6 +257,8 @@ class FakeDriver {
   std::map<std::string, std::uint64_t> counts_;
   std::vector<std::string> complaints_;
   FakeRaces races_;
+  std::vector<Ran> runs_;
+  bool keeps_runs_ = false;
   bool race_told_ = false;       // only the first is reported: others follow from it
   const Op* running_ = nullptr;  // the op whose work is running
   // Of the host as a whole, since synchronization between its threads is not tracked.

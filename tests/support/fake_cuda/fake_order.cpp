@@ -41,11 +41,24 @@ FakeRaces::Access FakeDriver::access(const char* what, const Op* by) const {
   return {what, by->stream->device, by->stream->id, by->number};
 }
 
+void FakeDriver::note_run(const FakeRaces::Access& by) {
+  if (keeps_runs_ && (runs_.empty() || !runs_.back().by.same_op(by)))
+    runs_.push_back({by, running_->clock});
+}
+
+std::vector<FakeDriver::Ran> FakeDriver::take_runs() {
+  const auto held = lock();
+  keeps_runs_ = false;
+  return std::exchange(runs_, {});
+}
+
 void FakeDriver::reads(const char* what, const void* data, std::size_t bytes, const Op* by) {
+  note_run(access(what, by));
   if (knows(data)) races_.read(access(what, by), running_->clock, data, bytes);
 }
 
 void FakeDriver::writes(const char* what, const void* data, std::size_t bytes, const Op* by) {
+  note_run(access(what, by));
   if (knows(data)) races_.write(access(what, by), running_->clock, data, bytes);
 }
 

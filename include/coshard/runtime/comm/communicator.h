@@ -114,6 +114,10 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual std::string_view name() const = 0;
+  // Whether the shards of an all_gather arrive one by one, so that computing with the first hides
+  // the transfer of the others. False: all of them arrive together, and layers that would compute
+  // by shards run the plain schedule. The same on all ranks and communicators of a world.
+  virtual bool gathers_by_shards() const { return false; }
   // Issues the collective as the next one on this communicator, and returns at once.
   //   Order:  send and recv between two ranks match in the order of their issue, whatever their
   //           branches.
