@@ -43,7 +43,7 @@ std::uint64_t text_hash(std::string_view text) {
   return std::max<std::uint64_t>((hash ^ hash >> 52) & ((std::uint64_t{1} << 52) - 1), 1);
 }
 
-LinkCost Calibration::Times::link() const {
+Link Calibration::Times::link() const {
   if (large_bytes == 0) return {};
   const double moving =
       time_of_moving(static_cast<double>(large_ns), static_cast<double>(small_ns));
@@ -53,8 +53,8 @@ LinkCost Calibration::Times::link() const {
   return {latency * 1e-3, rate * 1e3, static_cast<double>(contention_x1024) / 1024};
 }
 
-std::vector<LinkCost> Calibration::costs() const {
-  std::vector<LinkCost> all;
+std::vector<Link> Calibration::costs() const {
+  std::vector<Link> all;
   for (const Times& times : links) all.push_back(times.link());
   return all;
 }

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include <coshard/dtensor/redistribute/cost.h>
-#include "dtensor/ops/gemm_model.h"
+#include <coshard/runtime/cost/link.h>
+#include "runtime/cost/gemm.h"
 
 namespace coshard {
 
@@ -25,10 +25,10 @@ struct Calibration {
     std::int64_t small_ns = 0, middle_ns = 0, large_ns = 0;
     std::int64_t middle_bytes = 0,
                  large_bytes = 0;       // that each rank receives, less the small one's
-    std::int64_t contention_x1024 = 0;  // LinkCost::contention
+    std::int64_t contention_x1024 = 0;  // Link::contention
     // Bandwidth from the large all_gather. Latency: what the medium one takes beyond its bytes, but
     // at least the small one's time; transports may take more steps for its size.
-    LinkCost link() const;
+    Link link() const;
     friend bool operator==(const Times&, const Times&) = default;
   };
 
@@ -37,7 +37,7 @@ struct Calibration {
   std::vector<GemmTable> products;
 
   const GemmTable* table(DType dtype) const;  // null: not measured
-  std::vector<LinkCost> costs() const;
+  std::vector<Link> costs() const;
   // The text of the file, which ends with a hash of all lines before.
   std::string text() const;
   // nullopt if it is not a calibration, is damaged, or is of another version.

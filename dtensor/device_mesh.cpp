@@ -44,7 +44,7 @@ struct DeviceMesh::Root {
   World* world;
   std::vector<int> shape;
   std::vector<std::string> names;
-  std::vector<LinkCost> links;
+  std::vector<Link> links;
   std::shared_ptr<const Calibration> calibration;
   std::vector<int> ranks;
   std::vector<int> coordinate;  // empty when this rank is not in the mesh
@@ -57,7 +57,7 @@ struct DeviceMesh::Root {
   // World ranks that share this rank's other coordinates (0 for a rank outside), row-major.
   std::vector<int> ranks_along(std::span<const unsigned> dims) const;
   int size_of(unsigned dims) const;
-  LinkCost link_of(unsigned dims) const;
+  Link link_of(unsigned dims) const;
   int coordinate_of(unsigned dims) const;
   void locate_this_rank();
 };
@@ -68,7 +68,7 @@ struct DeviceMesh::Impl {
   std::vector<unsigned> dims;  // of the root, as bits
   std::vector<int> shape;
   std::vector<std::string> names;
-  std::vector<LinkCost> links;
+  std::vector<Link> links;
   std::vector<int> ranks;
   std::vector<int> coordinate;
   std::vector<std::shared_ptr<Communicator>> communicators;
@@ -106,7 +106,7 @@ int DeviceMesh::Root::size_of(unsigned dims) const {
   return size;
 }
 
-LinkCost DeviceMesh::Root::link_of(unsigned dims) const { return slowest(links, dims); }
+Link DeviceMesh::Root::link_of(unsigned dims) const { return slowest(links, dims); }
 
 void DeviceMesh::Root::locate_this_rank() {
   const auto found = std::ranges::find(ranks, world->rank());
@@ -155,7 +155,7 @@ World& DeviceMesh::world() const {
              "outlive it");
   return *world;
 }
-const std::vector<LinkCost>& DeviceMesh::links() const { return made(impl_).links; }
+const std::vector<Link>& DeviceMesh::links() const { return made(impl_).links; }
 const std::shared_ptr<const Calibration>& DeviceMesh::calibration() const {
   return made(impl_).root->calibration;
 }
@@ -216,7 +216,7 @@ DeviceMesh DeviceMesh::slice(const std::shared_ptr<Root>& root, const std::vecto
 }
 
 DeviceMesh DeviceMesh::rooted(World& world, std::vector<int> ranks, std::vector<int> shape,
-                              std::vector<std::string> names, std::vector<LinkCost> links,
+                              std::vector<std::string> names, std::vector<Link> links,
                               std::shared_ptr<const Calibration> calibration) {
   auto root = std::make_shared<Root>();
   root->world = &world;
@@ -232,16 +232,11 @@ DeviceMesh DeviceMesh::rooted(World& world, std::vector<int> ranks, std::vector<
   return slice(root, dims, root->names);
 }
 
-DeviceMesh DeviceMesh::with_links(std::vector<LinkCost> links, CallSite site) const {
+DeviceMesh DeviceMesh::with_links(std::vector<Link> links, CallSite site) const {
   const UserCall user(site);
   CS_REQUIRE(static_cast<int>(links.size()) == ndim(), "with_links: ", links.size(),
              " links for the ", ndim(), " dimensions of the mesh ", *this);
-  for (const LinkCost& link : links)
-    CS_REQUIRE(link.latency >= 0 && link.bytes_per_us > 0 && std::isfinite(link.latency) &&
-                   std::isfinite(link.bytes_per_us) && link.contention >= 0 && link.contention <= 1,
-               "with_links: invalid link with latency ", link.latency, " us and ",
-               link.bytes_per_us, " bytes per us, contention ", link.contention, ", on the mesh ",
-               *this);
+  for (const Link& link : links) check(link, str_cat("with_links on the mesh ", *this, ": a link"));
   return rooted(world(), ranks(), shape(), names(), std::move(links), calibration());
 }
 

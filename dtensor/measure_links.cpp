@@ -66,7 +66,7 @@ Task<DeviceMesh> measure_links(DeviceMesh mesh, CallSite site) {
   }
   Task<std::vector<double>> agreeing = largest_of_all(mesh.world(), times);
   times = co_await std::move(agreeing);
-  std::vector<LinkCost> links(mesh.shape().size());
+  std::vector<Link> links(mesh.shape().size());
   for (auto&& [link, size, time] : views::zip(links, mesh.shape(), times | views::chunk(2))) {
     if (size == 1) continue;
     const double small = time[0], large = time[1];

@@ -72,7 +72,7 @@ Task<void> examine(World& world, const DoctorOptions& options, std::ostream& out
     out << fmt::format("{:<14} {}, {}\n", fmt::format("host {}", h), hosts[h].name,
                        list(hosts[h].ranks));
   for (int m = 0; m < mesh.ndim(); ++m) {
-    const LinkCost& link = mesh.links()[static_cast<std::size_t>(m)];
+    const Link& link = mesh.links()[static_cast<std::size_t>(m)];
     out << fmt::format("{:<14} {:g} us, {:g} GB/s, measured between {}\n", "link", link.latency,
                        link.bytes_per_us * 1e-3, mesh.names()[static_cast<std::size_t>(m)]);
   }

@@ -24,6 +24,7 @@ struct Linear {
   std::int64_t in, out;
   int cut;                           // of its weight
   std::optional<ScheduleKind> kind;  // nullopt: no collective next to it
+  int together = 1;                  // layers that multiply the shards of one all_gather
 };
 
 // Whether `pattern` matches `path` or a parent module of it.
@@ -52,10 +53,10 @@ std::vector<Linear> linears_of(const PlanModulesOptions& o) {
   const auto after = sequence ? Scatter : Reduce;
   std::vector<Linear> all;
   for (const char* name : {"attn.wq", "attn.wk", "attn.wv"})
-    all.push_back({name, o.layers, o.dim, o.dim, 0, before});
+    all.push_back({name, o.layers, o.dim, o.dim, 0, before, sequence ? 3 : 1});
   all.push_back({"attn.wo", o.layers, o.dim, o.dim, 1, after});
   for (const char* name : {"mlp.w1", "mlp.w3"})
-    all.push_back({name, o.layers, o.dim, o.ffn, 0, before});
+    all.push_back({name, o.layers, o.dim, o.ffn, 0, before, sequence ? 2 : 1});
   all.push_back({"mlp.w2", o.layers, o.ffn, o.dim, 1, after});
   for (Linear& linear : all) linear.path = "layers.*." + linear.path;
   all.push_back({"output", 1, o.dim, o.vocab, 0, before});
@@ -80,8 +81,8 @@ std::string mesh_of(const Calibration& measured) {
 // Shared by all layers.
 struct Setting {
   std::optional<Calibration> measured;
-  std::optional<LinkCost> link;  // nullopt: unknown
-  std::string measured_on;       // the mesh dimension that `link` is of; empty: --link's, or none
+  std::optional<Link> link;  // nullopt: unknown
+  std::string measured_on;   // the mesh dimension that `link` is of; empty: --link's, or none
   GemmModel gemm;
   int ranks = 1;
   DType dtype = DType::F32;
@@ -138,16 +139,18 @@ struct Row {
   Linear linear;
   std::string collective = "-", choice = "serial", why;
   int pieces = 0;
-  double serial_ms = 0, overlapped_ms = 0;  // the latter even if not chosen
+  // The latter even if not chosen. Of layers that share an all_gather: each has a share of it.
+  double serial_ms = 0, overlapped_ms = 0;
 };
 
 constexpr const char* kCollectives[] = {"all_gather", "reduce_scatter", "all_reduce"};
 
-void decide(Row& row, const OverlapCase& of, ScheduleKind kind, bool known) {
-  const Schedule s = schedule_of(kind, of, known ? Overlap::Auto : Overlap::Off);
+void decide(Row& row, const OverlapCase& of, ScheduleKind kind, bool known, bool possible) {
+  const Schedule s = schedule_of(kind, of, known && possible ? Overlap::Auto : Overlap::Off);
   const Schedule best = s ? s : schedule_of(kind, of, Overlap::Always);
-  row.serial_ms = static_cast<double>(s.plain_ns) * 1e-6;
-  row.overlapped_ms = static_cast<double>(best.ns) * 1e-6;
+  const double share = 1e-6 / static_cast<double>(of.products);
+  row.serial_ms = static_cast<double>(s.plain_ns) * share;
+  row.overlapped_ms = static_cast<double>(best.ns) * share;
   const std::int64_t times = kind == ScheduleKind::Reduce ? 2 : 1;
   const std::int64_t collective_ns = of.latency_ns + times * (of.ranks - 1) * of.shard_ns;
   if (s) {
@@ -156,6 +159,8 @@ void decide(Row& row, const OverlapCase& of, ScheduleKind kind, bool known) {
     const std::int64_t gain = s.plain_ns - s.ns;
     row.why = fmt::format("{} faster: hides {} of the {}", percent(gain, s.plain_ns),
                           percent(gain, collective_ns), row.collective);
+  } else if (!possible) {
+    row.why = "on nccl all shards arrive together";
   } else if (!known) {
     row.why = "no link is known: give --link or --calibration";
   } else if (best.ns < s.plain_ns) {
@@ -190,7 +195,8 @@ Row row_of(const PlanModulesOptions& o, const Setting& setting, const Linear& li
                    : chunk_of(o.seq, setting.ranks, 0).size * o.batch;
   require_countable(o, shape, linear.path);
   const ScheduleKind kind = linear.kind.value_or(ScheduleKind::Gather);
-  const OverlapCase of = overlap_case(shape, kind, setting.gemm, setting.link.value_or(LinkCost()));
+  OverlapCase of = overlap_case(shape, kind, setting.gemm, setting.link.value_or(Link()));
+  of.products = linear.together;
   if (!linear.kind || setting.ranks == 1) {
     row.serial_ms = row.overlapped_ms =
         static_cast<double>(setting.gemm.ns(tokens, of.n, of.k)) * 1e-6;
@@ -202,7 +208,8 @@ Row row_of(const PlanModulesOptions& o, const Setting& setting, const Linear& li
                  kLongestLayerNs,
              "--mesh ", o.mesh, ": the ", row.collective, " of ", linear.path, " takes more than ",
              kLongestLayerNs, " ns on this link");
-  decide(row, of, kind, setting.link.has_value());
+  const bool possible = kind != ScheduleKind::Gather || o.communicator != "nccl";
+  decide(row, of, kind, setting.link.has_value(), possible);
   return row;
 }
 

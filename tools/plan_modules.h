@@ -10,11 +10,12 @@ namespace coshard::tools {
 
 struct PlanModulesOptions {
   std::string mesh, dtype = "f32", plan = "tp", device = "cpu";
-  std::vector<std::string> links;  // "20us,1GB/s", "tp=20us,1GB/s"
-  std::string calibration;         // a file of calibrate(); empty: constants
-  std::string module;              // "layers.*.mlp.w2"; "layers.*": all below; empty: all
-  int threads = 1;                 // of a rank on a CPU
-  std::string machine;             // which of --device and --threads were given
+  std::string communicator = "local";  // or "nccl", whose shards arrive together
+  std::vector<std::string> links;      // "20us,1GB/s", "tp=20us,1GB/s"
+  std::string calibration;             // a file of calibrate(); empty: constants
+  std::string module;                  // "layers.*.mlp.w2"; "layers.*": all below; empty: all
+  int threads = 1;                     // of a rank on a CPU
+  std::string machine;                 // which of --device and --threads were given
   int layers = 4, dim = 256, heads = 8, ffn = 688, seq = 256, batch = 8, vocab = 256;
   bool json = false;
 };

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <tuple>
 
 #include "dtensor/redistribute/planner.h"
 
 namespace coshard {
 namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // Compared in this order: whether anything is communicated, then the time this takes, now and
 // later.
@@ -23,16 +27,12 @@ struct Alternative {
   double time = 0;  // for bytes; a collective's latency may be shared with other dimensions
 };
 
-struct Candidate {
-  Price price;
-  Choice choice;
-};
-
 class Choosing {
  public:
   Choosing(const Rule& rule, std::span<const TensorInfo> in, std::span<const Layout> now,
            std::span<const TensorInfo> out, const MeshCosts& mesh, bool keep)
       : rule_(rule), in_(in), now_(now), out_(out), mesh_(mesh), keep_(keep) {
+    costs_.resize(in.size());
     made_.in.assign(in.size(), Layout::filled(dims(), Replicate()));
     made_.out.assign(out.size(), Layout::filled(dims(), Replicate()));
     for (int m = 0; m < dims(); ++m) ranks_ *= size(m);
@@ -40,11 +40,7 @@ class Choosing {
 
   std::optional<Choice> run() {
     descend(0, Parts(), Price(), 0);
-    if (best_.empty()) return std::nullopt;
-    if (best_.size() > 1)
-      for (Candidate& candidate : best_) candidate.price = planned(candidate.choice);
-    const auto price = [](const Candidate& candidate) { return candidate.price; };
-    return std::ranges::min_element(best_, {}, price)->choice;
+    return std::move(best_);
   }
 
  private:
@@ -72,51 +68,43 @@ class Choosing {
   void weigh() {
     Price price;
     for (std::size_t i = 0; i < in_.size(); ++i) {
-      if (!in_[i].defined || rule_.in[i] == "*") continue;
-      const Transition change =
-          time_to_redistribute(mesh_, in_[i].shape, width_of(in_[i]), now_[i], made_.in[i]);
+      if (!in_[i].defined || rule_.in[i] == "*" || made_.in[i] == now_[i]) continue;
+      const double limit = best_ ? best_price_.time - price.time : kNever;
+      const PlanCost change = costs_of(i).to(made_.in[i], limit);
       price.moves = price.moves || change.communicates;
       price.time += change.time;
+      if (!std::isfinite(price.time) || hopeless(price)) return;
     }
-    price.time += later(made_);
-    if (!std::isfinite(price.time) || hopeless(price)) return;
-    const auto after = std::ranges::upper_bound(best_, price, {}, &Candidate::price);
-    best_.insert(after, {price, made_});
-    const std::size_t most = std::min(best_.size(), most_candidates());
-    best_.erase(best_.begin() + static_cast<std::ptrdiff_t>(most), best_.end());
+    for (std::size_t i = 0; i < out_.size(); ++i) price.time += time_to_reduce(i, made_.out[i]);
+    if (hopeless(price)) return;
+    best_ = made_;
+    best_price_ = price;
   }
 
-  // On one mesh dimension the closed form is the planner's price; on several, the planner decides
-  // between the best candidates, if any data move at all.
-  std::size_t most_candidates() const {
-    return dims() == 1 || (!best_.empty() && !best_[0].price.moves) ? 1 : 3;
-  }
-  bool hopeless(const Price& price) const {
-    return best_.size() >= most_candidates() && price >= best_.back().price;
+  bool hopeless(const Price& price) const { return best_ && price >= best_price_; }
+
+  PlanCosts& costs_of(std::size_t i) {
+    if (!costs_[i]) costs_[i].emplace(costs_from(in_[i], now_[i]));
+    return *costs_[i];
   }
 
-  // The price according to the planner.
-  Price planned(const Choice& choice) const {
-    Price price;
-    const std::vector<int> sizes(mesh_.sizes.begin(), mesh_.sizes.end());
-    for (std::size_t i = 0; i < in_.size(); ++i) {
-      if (!in_[i].defined || rule_.in[i] == "*") continue;
-      const auto width = static_cast<int>(width_of(in_[i]));
-      for (const PlanStep& step :
-           plan_steps(sizes, in_[i].shape, width, now_[i], choice.in[i], mesh_.links)) {
-        price.moves = price.moves || communicates(step.kind);
-        price.time += step.time;
-      }
-    }
-    price.time += later(choice);
-    return price;
+  PlanCosts costs_from(const TensorInfo& info, const Layout& layout) const {
+    return {mesh_.sizes, info.shape, static_cast<int>(size_of(info.dtype)), layout, mesh_.links};
   }
 
-  double later(const Choice& choice) const {
-    double time = 0;
-    for (std::size_t i = 0; i < out_.size(); ++i)
-      time += time_to_reduce(mesh_, out_[i].shape, width_of(out_[i]), choice.out[i]);
-    return time;
+  // To reduce all Partials of an output later. The latency is not counted, since it may be shared:
+  // Partials that are added are reduced together.
+  double time_to_reduce(std::size_t i, const Layout& layout) {
+    MeshDims partial = 0;
+    for (int m = 0; m < dims(); ++m)
+      if (layout[m].is_partial() && size(m) > 1) partial |= 1U << m;
+    if (partial == 0) return 0;
+    for (const auto& [output, known, time] : to_reduce_)
+      if (output == i && known == layout) return time;
+    const double time = costs_from(out_[i], layout).reduced().time;
+    const double shared = slowest(mesh_.links, partial).latency;
+    to_reduce_.emplace_back(i, layout, std::max(0.0, time - shared));
+    return std::get<2>(to_reduce_.back());
   }
 
   // The feasible ones, cheapest first.
@@ -197,14 +185,12 @@ class Choosing {
       alternative.moves = true;
       const double times = now[i].is_partial() ? (want.is_sharded() ? 1 : 2)
                                                : (want.is_sharded() ? 1 / n / dims() : 1);
-      bytes +=
-          times * (n - 1) * static_cast<double>(numel(in_[i].shape) * width_of(in_[i])) / ranks_;
+      bytes += times * (n - 1) *
+               static_cast<double>(numel(in_[i].shape) *
+                                   static_cast<std::int64_t>(size_of(in_[i].dtype))) /
+               ranks_;
     }
     alternative.time = bytes / slowest(mesh_.links, 1U << m).bytes_per_us;
-  }
-
-  static std::int64_t width_of(const TensorInfo& info) {
-    return static_cast<std::int64_t>(size_of(info.dtype));
   }
 
   const Rule& rule_;
@@ -215,7 +201,10 @@ class Choosing {
   bool keep_;
   double ranks_ = 1;
   Choice made_;
-  std::vector<Candidate> best_;  // the cheapest first
+  std::optional<Choice> best_;
+  Price best_price_;
+  std::vector<std::optional<PlanCosts>> costs_;                     // by input
+  std::vector<std::tuple<std::size_t, Layout, double>> to_reduce_;  // by output and layout: us
 };
 
 }  // namespace

@@ -4,9 +4,15 @@
 #include <optional>
 
 #include <coshard/dtensor/ops/op.h>
-#include "dtensor/redistribute/transition.h"
+#include "dtensor/redistribute/planner.h"
 
 namespace coshard {
+
+// A mesh, for pricing: the sizes of its dimensions and their links (none: those of time_of).
+struct MeshCosts {
+  std::span<const int> sizes;
+  std::span<const Link> links;
+};
 
 struct Choice {
   std::vector<Layout> in, out;
@@ -14,14 +20,13 @@ struct Choice {
 
 // Preferred, in this order:
 //   no data movement, because layouts are the user's plan; a resulting Partial is left for later
-//   the least time predicted by the planner to redistribute the inputs and then to reduce Partial
-//   outputs to shards
+//   the least time that the plans take which redistribute the inputs, and then reduce Partial outputs
 //   the fewest inputs that change, then the rule's order
 // A strategy that leaves ranks without elements is excluded unless an input already has that
 // layout; if all inputs are replicas, they stay replicas. `now`: the inputs' layouts; any for an
 // undefined input. `keep`: if some strategy keeps the first input's placement and gives it to the
 // first output, choose only among those. Mesh dimensions are decided together, by branch and bound;
-// the planner is consulted for at most three combinations. nullopt: no strategy fits.
+// all targets of an input are priced by one search. nullopt: no strategy fits.
 std::optional<Choice> choose_layouts(const Rule& rule, std::span<const TensorInfo> in,
                                      std::span<const Layout> now, std::span<const TensorInfo> out,
                                      const MeshCosts& mesh, bool keep);

@@ -1,13 +1,14 @@
 #include "dtensor/ops/linear_forecast.h"
 
 #include <algorithm>
+#include <cmath>
 
-#include "dtensor/redistribute/link_cost.h"
+#include <coshard/runtime/cost/link.h>
 
 namespace coshard {
 
 OverlapCase overlap_case(const LinearShape& shape, ScheduleKind kind, const GemmModel& gemm,
-                         const LinkCost& link) {
+                         const Link& link) {
   OverlapCase c;
   c.ranks = shape.ranks;
   c.rows = shape.rows;
@@ -17,9 +18,9 @@ OverlapCase overlap_case(const LinearShape& shape, ScheduleKind kind, const Gemm
   const std::int64_t width = kind == ScheduleKind::Gather ? shape.in : shape.out;
   const auto bytes =
       static_cast<double>(shape.rows * width) * static_cast<double>(size_of(shape.dtype));
-  c.latency_ns = whole_ns(link.latency * 1e3);
-  c.shard_ns = whole_ns(bytes / link.bytes_per_us * 1e3);
-  c.contention_x1024 = whole_ns(link.contention * 1024);
+  c.latency_ns = link.latency_ns();
+  c.shard_ns = link.transfer_ns(bytes);
+  c.contention_x1024 = std::llround(link.contention * 1024);
   return c;
 }
 

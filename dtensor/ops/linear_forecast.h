@@ -3,7 +3,7 @@
 // that it can be evaluated for a model that is not built. Pure.
 #include <cstdint>
 
-#include <coshard/dtensor/redistribute/cost.h>
+#include <coshard/runtime/cost/link.h>
 #include "dtensor/ops/overlap_gate.h"
 
 namespace coshard {
@@ -17,7 +17,7 @@ struct LinearShape {
 };
 // Per row, an all_gather carries `in` elements and a reduction `out`.
 OverlapCase overlap_case(const LinearShape& shape, ScheduleKind kind, const GemmModel& gemm,
-                         const LinkCost& link);
+                         const Link& link);
 Schedule schedule_of(ScheduleKind kind, const OverlapCase& of, Overlap overlap);
 
 }  // namespace coshard

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include <coshard/runtime/cost/link.h>
 #include <coshard/runtime/error.h>
-#include "dtensor/redistribute/link_cost.h"
+#include "dtensor/calibration.h"
 
 namespace coshard {
 namespace {
@@ -26,7 +27,7 @@ std::int64_t product_ns(const OverlapCase& of, std::int64_t rows) {
 }
 
 std::int64_t whole_product_ns(const OverlapCase& of) {
-  return kCallNs + gemm_ns(of, of.ranks * of.products * of.rows);
+  return of.products * kCallNs + gemm_ns(of, of.ranks * of.products * of.rows);
 }
 
 // What contention costs a schedule: a share of the shorter of both times.
@@ -118,12 +119,16 @@ void note_schedule(Communicator& communicator, ScheduleKind kind, int pieces) {
                      static_cast<std::uint64_t>(pieces), communicator.issued()});
 }
 
-std::optional<LinkCost> known_link(const DeviceMesh& mesh, int m) {
-  const LinkCost& cost = mesh.links()[static_cast<std::size_t>(m)];
-  if (!(cost == LinkCost())) return cost;
-  const std::optional<Link>& link = mesh.world().options().link;
-  if (!link) return std::nullopt;
-  return cost_of(*link);
+std::optional<Link> known_link(const DeviceMesh& mesh, int m) {
+  const Link& link = mesh.links()[static_cast<std::size_t>(m)];
+  return link == Link() ? mesh.world().options().link : link;
+}
+
+GemmModel gemm_model(const DeviceMesh& mesh, DType dtype) {
+  const auto& measured = mesh.calibration();
+  const bool cpu = mesh.device_type() == DeviceKind::Cpu;
+  return {measured ? measured->table(dtype) : nullptr,
+          cpu ? std::max(1, mesh.world().options().threads) : 0};
 }
 
 }  // namespace coshard

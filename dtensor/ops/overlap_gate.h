@@ -6,7 +6,7 @@
 
 #include <coshard/dtensor/device_mesh.h>
 #include <coshard/dtensor/ops/overlap.h>
-#include "dtensor/ops/gemm_model.h"
+#include "runtime/cost/gemm.h"
 
 namespace coshard {
 
@@ -20,7 +20,7 @@ struct OverlapCase {
   std::int64_t n = 0, k = 0;
   std::int64_t latency_ns = 0;        // of a collective
   std::int64_t shard_ns = 0;          // transfer time of a shard, without latency
-  std::int64_t contention_x1024 = 0;  // LinkCost::contention
+  std::int64_t contention_x1024 = 0;  // Link::contention
   std::int64_t meanwhile_ns = 0;      // other work that may be done while waiting
 };
 
@@ -47,6 +47,8 @@ void note_schedule(Communicator& communicator, ScheduleKind kind, int pieces);
 
 // The link along dimension m of a mesh, if known: emulated, set or measured. Without one the plain
 // schedule is chosen: ranks in shared memory copy data themselves, so there is nothing to overlap.
-std::optional<LinkCost> known_link(const DeviceMesh& mesh, int m);
+std::optional<Link> known_link(const DeviceMesh& mesh, int m);
+// The GEMMs of a rank of the mesh: as calibrated, else at a constant rate.
+GemmModel gemm_model(const DeviceMesh& mesh, DType dtype);
 
 }  // namespace coshard

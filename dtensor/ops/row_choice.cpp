@@ -8,24 +8,26 @@
 namespace coshard {
 namespace {
 
+using Specs = std::vector<std::shared_ptr<const Spec>>;
+
 // The size of the largest shard.
-std::int64_t part_size(const Tensor& x, int dim) {
-  const std::int64_t whole = x.size(dim);
-  return x.layout()[0].is_shard(dim) ? chunk_of(whole, x.mesh().size(), 0).size : whole;
+std::int64_t part_size(const Spec& spec, int dim) {
+  const std::int64_t whole = spec.shape[static_cast<std::size_t>(dim)];
+  return spec.layout[0].is_shard(dim) ? chunk_of(whole, spec.mesh.size(), 0).size : whole;
 }
 
 // With Overlap::Always, an unknown link counts as worth overlapping.
-std::optional<LinkCost> link_of(const Tensor& x, Overlap overlap) {
+std::optional<Link> link_of(const Tensor& x, Overlap overlap) {
   if (overlap == Overlap::Off || !x.is_distributed() || x.mesh().ndim() != 1 || x.mesh().size() < 2)
     return std::nullopt;
-  const std::optional<LinkCost> link = known_link(x.mesh(), 0);
-  return link || overlap == Overlap::Auto ? link : LinkCost();
+  const std::optional<Link> link = known_link(x.mesh(), 0);
+  return link || overlap == Overlap::Auto ? link : Link();
 }
 
-// The matmuls whose rows are dimension `dim` of x.
-OverlapCase case_of(std::span<const RowFactor> factors, int dim, const LinkCost& link,
+// The matmuls of x, whose rows are its dimension `dim`, with these weights.
+OverlapCase case_of(const Tensor& x, const Specs& weights, int dim, const Link& link,
                     ScheduleKind kind) {
-  const Tensor &x = factors.front().x, &weight = factors.front().weight;
+  const Spec& weight = *weights.front();
   const int ranks = x.mesh().size();
   std::int64_t batch = 1;
   for (int d = 0; d + 1 < x.ndim(); ++d)
@@ -35,16 +37,16 @@ OverlapCase case_of(std::span<const RowFactor> factors, int dim, const LinkCost&
   shape.rows = kind == ScheduleKind::Reduce  // whose pieces are cut from all rows
                    ? chunk_of(x.size(dim) * batch, ranks, 0).size
                    : chunk_of(x.size(dim), ranks, 0).size * batch;
-  shape.in = weight.size(1), shape.out = weight.size(0);
-  const Placement cut = weight.layout()[0];
+  shape.in = weight.shape[1], shape.out = weight.shape[0];
+  const Placement cut = weight.layout[0];
   shape.cut = cut.is_shard(0) ? 0 : cut.is_shard(1) ? 1 : -1;
   shape.dtype = x.dtype();
   OverlapCase c = overlap_case(shape, kind, gemm_model(x.mesh(), x.dtype()), link);
-  if (factors.size() == 1 || c.rows == 0) return c;
+  if (weights.size() == 1 || c.rows == 0) return c;
   std::int64_t ns = 0;
-  for (const RowFactor& f : factors)
-    ns += c.gemm.ns(c.rows, part_size(f.weight, 0), part_size(f.weight, 1));
-  c.products = static_cast<std::int64_t>(factors.size());
+  for (const auto& each : weights)
+    ns += c.gemm.ns(c.rows, part_size(*each, 0), part_size(*each, 1));
+  c.products = static_cast<std::int64_t>(weights.size());
   c.row_ns_x1024 = std::max<std::int64_t>(1, ns * 1024 / c.rows / c.products);
   return c;
 }
@@ -82,9 +84,12 @@ std::optional<RowChoice> arriving_choice(const RowFactor& factor, Overlap overla
     return std::nullopt;
   const Placement& cut = weight.layout()[0];
   if (!(cut.is_shard(0) || cut.is_replicate())) return std::nullopt;
-  const std::optional<LinkCost> link = link_of(x, overlap);
+  const std::optional<Link> link = link_of(x, overlap);
   if (!link) return std::nullopt;
-  OverlapCase c = case_of(std::span(&factor, 1), dim, *link, ScheduleKind::Gather);
+  const Specs& together = x.storage()->gathered->weights;
+  const bool alone = std::ranges::find(together, weight.spec()) == together.end();
+  OverlapCase c =
+      case_of(x, alone ? Specs{weight.spec()} : together, dim, *link, ScheduleKind::Gather);
   c.meanwhile_ns = meanwhile_ns;
   return chosen(gather_schedule(c, overlap), dim, x);
 }
@@ -92,14 +97,16 @@ std::optional<RowChoice> arriving_choice(const RowFactor& factor, Overlap overla
 std::optional<RowChoice> sum_choice(std::span<const RowFactor> factors, Placement target,
                                     Overlap overlap, std::int64_t meanwhile_ns) {
   const Tensor& x = factors.front().x;
-  const std::optional<LinkCost> link = link_of(x, overlap);
+  const std::optional<Link> link = link_of(x, overlap);
   if (!link || !std::ranges::all_of(factors, is_sum)) return std::nullopt;
   const bool reduces = target.is_replicate();
   int dim = 0;
   while (!reduces && dim + 1 < x.ndim() && !target.is_shard(dim)) ++dim;
   if (dim + 1 >= x.ndim()) return std::nullopt;
+  Specs weights;
+  for (const RowFactor& f : factors) weights.push_back(f.weight.spec());
   OverlapCase c =
-      case_of(factors, dim, *link, reduces ? ScheduleKind::Reduce : ScheduleKind::Scatter);
+      case_of(x, weights, dim, *link, reduces ? ScheduleKind::Reduce : ScheduleKind::Scatter);
   c.meanwhile_ns = meanwhile_ns;
   if (reduces) return chosen(reduce_schedule(c, overlap), -1, x);
   return chosen(scatter_schedule(c, overlap), dim, x);
@@ -112,7 +119,8 @@ std::int64_t rows_product_ns(const Tensor& dy, const Tensor& x) {
   if (!dy.is_distributed() || dy.mesh().ndim() != 1 || !known_link(dy.mesh(), 0)) return 0;
   const int last = dy.ndim() - 1;
   const std::int64_t rows = dy.numel() / std::max<std::int64_t>(1, dy.size(last));
-  return gemm_ns(dy.mesh(), part_size(dy, last), part_size(x, last), rows, dy.dtype());
+  return gemm_model(dy.mesh(), dy.dtype())
+      .ns(part_size(*dy.spec(), last), part_size(*x.spec(), last), rows);
 }
 
 }  // namespace coshard

@@ -6,6 +6,7 @@
 
 #include <coshard/dtensor/factories.h>
 #include <coshard/dtensor/ops/ops.h>
+#include <coshard/runtime/cost/link.h>
 #include "dtensor/marks.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/output_place.h"
@@ -13,7 +14,6 @@
 #include "dtensor/optim/gradients.h"
 #include "dtensor/origin.h"
 #include "dtensor/redistribute/issue.h"
-#include "dtensor/redistribute/link_cost.h"
 #include "dtensor/replicas.h"
 #include "dtensor/step_graph.h"
 #include "kernels/run.h"
@@ -53,15 +53,14 @@ std::int64_t BucketSizes::limit(std::int64_t left, bool is_first) const {
   return is_first ? first : std::clamp(left / 2, first, other);
 }
 
-BucketSizes bucket_sizes(std::int64_t total, int ranks, const std::optional<LinkCost>& link) {
+BucketSizes bucket_sizes(std::int64_t total, int ranks, const std::optional<Link>& link) {
   constexpr std::int64_t kLeast = 1 << 20, kPieces = 8, kSmall = 3;
   std::int64_t other = std::max(kLeast, total / kPieces);
   std::int64_t first = std::min(kLeast, other / 4);
   if (link) {
-    const double transfer_us =
-        2.0 * (ranks - 1) / ranks * static_cast<double>(total) / link->bytes_per_us;
-    const auto latency_ns = std::max<std::int64_t>(1, whole_ns(link->latency * 1e3));
-    const std::int64_t most = 1 + whole_ns(transfer_us * 1e3) / (50 * latency_ns);
+    const double bytes = 2.0 * (ranks - 1) / ranks * static_cast<double>(total);
+    const auto latency_ns = std::max<std::int64_t>(1, link->latency_ns());
+    const std::int64_t most = 1 + link->transfer_ns(bytes) / (50 * latency_ns);
     if (most <= kSmall + 1) {
       first = other = std::max(other, (total + most - 1) / most);
     } else {
@@ -387,8 +386,8 @@ void GradientBuckets::send(std::size_t number) {
     const Tensor& p = slot->parameter;
     const Tensor summed = view_of_slot(*slot, spec);
     const auto name = [this, &slot = *slot] { return name_of_slot(slot); };
-    summed.set_marks(marks_once_summed(*p.grad_meta(), p.grad().marks(), mesh_, dim_,
-                                       options_.reduce, name));
+    summed.set_marks(
+        marks_once_summed(*p.grad_meta(), p.grad().marks(), mesh_, dim_, options_.reduce, name));
     replace_grad(p, summed);
     mark_summed(p.grad_meta());
   }

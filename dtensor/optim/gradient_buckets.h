@@ -15,7 +15,7 @@ struct BucketSizes {
 };
 // For `total` bytes: 8 buckets, of at least 1 MiB and at most kMost. `link`, if known: few enough
 // that all latencies but one are at most 2 % of the transfer time.
-BucketSizes bucket_sizes(std::int64_t total, int ranks, const std::optional<LinkCost>& link);
+BucketSizes bucket_sizes(std::int64_t total, int ranks, const std::optional<Link>& link);
 
 class GradientBuckets final : public GradCollector,
                               public std::enable_shared_from_this<GradientBuckets> {

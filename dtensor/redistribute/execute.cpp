@@ -3,7 +3,7 @@
 #include "dtensor/ops/local.h"
 #include "dtensor/redistribute/in_flight.h"
 #include "dtensor/redistribute/issue.h"
-#include "dtensor/redistribute/transition.h"
+#include "dtensor/redistribute/planner.h"
 #include "kernels/run.h"
 
 namespace coshard {

@@ -8,12 +8,9 @@
 #include <range/v3/view/iota.hpp>
 #include <range/v3/view/zip.hpp>
 
-#include <coshard/dtensor/redistribute/cost.h>
-#include <coshard/runtime/comm/link.h>
+#include <coshard/runtime/cost/link.h>
 #include <coshard/runtime/error.h>
-#include "dtensor/redistribute/link_cost.h"
 #include "dtensor/redistribute/planner.h"
-#include "dtensor/redistribute/transition.h"
 #include "runtime/comm/collective.h"
 
 namespace coshard {
@@ -67,11 +64,7 @@ void require_mesh(const PlanQuestion& q) {
              " names for ", q.mesh_shape.size(), " mesh dimensions");
   CS_REQUIRE(q.links.empty() || q.links.size() == q.mesh_shape.size(), "plan: ", q.links.size(),
              " links for ", q.mesh_shape.size(), " mesh dimensions");
-  for (const LinkCost& link : q.links)
-    CS_REQUIRE(std::isfinite(link.latency) && link.latency >= 0 &&
-                   std::isfinite(link.bytes_per_us) && link.bytes_per_us > 0,
-               "plan: a link of ", link.latency, " us and ", link.bytes_per_us,
-               " bytes per us; latency must not be negative, and bandwidth positive");
+  for (const Link& link : q.links) check(link, "plan: a link");
   for (const Layout* layout : {&q.from, &q.to})
     CS_REQUIRE(layout->ndim() == static_cast<int>(q.mesh_shape.size()), "plan: layout ", *layout,
                " has ", layout->ndim(), " entries, the mesh ", q.mesh_shape.size(), " dimensions");
@@ -121,15 +114,14 @@ PlanAnswer explain(const PlanQuestion& q) {
 void set_link(PlanQuestion& q, std::string_view text) {
   const auto equals = text.find('=');
   const Link link = parse_link(equals == text.npos ? text : text.substr(equals + 1));
-  const LinkCost cost = cost_of(link);
   q.links.resize(q.mesh_shape.size());
   if (equals == text.npos) {
-    std::ranges::fill(q.links, cost);
+    std::ranges::fill(q.links, link);
     return;
   }
   const auto found = std::ranges::find(q.mesh_names, text.substr(0, equals));
   CS_REQUIRE(found != q.mesh_names.end(), "plan: link '", text, "' names no dimension of the mesh");
-  q.links[static_cast<std::size_t>(found - q.mesh_names.begin())] = cost;
+  q.links[static_cast<std::size_t>(found - q.mesh_names.begin())] = link;
 }
 
 std::ostream& operator<<(std::ostream& out, const PlanAnswer& answer) {

@@ -53,13 +53,13 @@ Changes changes_of(const Layout& from, const Layout& to) {
 }  // namespace
 
 Pricing::Pricing(const std::vector<int>& mesh_shape, const Shape& shape, int width,
-                 std::span<const LinkCost> links)
+                 std::span<const Link> links)
     : grid_(mesh_shape), width_(width), numel_(static_cast<double>(numel(shape))), links_(links) {
   dims_.reserve(shape.size());
   for (const std::int64_t size : shape) dims_.emplace_back(grid_, size);
   if (links.empty()) return;
   fastest_ = links[0];
-  for (const LinkCost& link : links) {
+  for (const Link& link : links) {
     fastest_.latency = std::min(fastest_.latency, link.latency);
     fastest_.bytes_per_us = std::max(fastest_.bytes_per_us, link.bytes_per_us);
   }
@@ -106,7 +106,7 @@ Move Pricing::move_data(const PricedLayout& from, const PricedLayout& to, double
     gathers = gathers && dims_[d].gathers(have, want, needed);
   }
   if (move.dims != 0) {
-    const LinkCost link = slowest(links_, move.dims);
+    const Link link = slowest(links_, move.dims);
     const double enough = (limit - link.latency) * link.bytes_per_us / width_;
     move.moved = missing(from, to, std::max(enough, 0.0));
   }
@@ -211,7 +211,7 @@ double Pricing::missing_by_rank(const PricedLayout& from, const PricedLayout& to
 }
 
 double Pricing::longest() const {
-  const LinkCost link = slowest(links_, ~0U);
+  const Link link = slowest(links_, ~0U);
   return 1 + time_of(true, 2 * numel_ * width_, 3 * numel_ * width_, link);
 }
 

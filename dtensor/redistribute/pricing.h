@@ -6,7 +6,7 @@
 #include <optional>
 #include <span>
 
-#include <coshard/dtensor/redistribute/cost.h>
+#include <coshard/runtime/cost/link.h>
 #include "dtensor/redistribute/dim_shardings.h"
 #include "dtensor/redistribute/step.h"
 
@@ -24,7 +24,7 @@ class Pricing {
  public:
   // `width`: bytes per element. `links`: of the mesh dimensions; none: those of time_of.
   Pricing(const std::vector<int>& mesh_shape, const Shape& shape, int width,
-          std::span<const LinkCost> links = {});
+          std::span<const Link> links = {});
   Pricing(const Pricing&) = delete;
   Pricing& operator=(const Pricing&) = delete;
 
@@ -58,8 +58,8 @@ class Pricing {
   MeshGrid grid_;
   int width_;
   double numel_;
-  std::span<const LinkCost> links_;
-  LinkCost fastest_;
+  std::span<const Link> links_;
+  Link fastest_;
   std::vector<DimShardings> dims_;
 };
 

@@ -124,7 +124,7 @@ Link link_for(const BackwardKind& kind, int ranks, std::int64_t rows, double ms)
   const std::int64_t width = kind.target.is_shard(0) ? kLayerOut : kLayerIn;
   const double sent = static_cast<double>(rows * width * 4) * (ranks - 1) / ranks;
   const double times = kind.input.is_replicate() ? 2 : 1;
-  return {std::chrono::nanoseconds(0), times * sent / (ms / 1e3)};
+  return {0, times * sent / (ms * 1e3)};
 }
 
 void measure_kind(Report& report, const OverlapOptions& options, int ranks,

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kReplicas = 2;
 constexpr std::int64_t kTokens = 256, kSequence = 128;
-constexpr std::chrono::nanoseconds kReplicaLatency{20'000};
+constexpr double kReplicaLatency = 20;  // us
 
 nn::TransformerConfig config_of() {
   nn::TransformerConfig config;
@@ -114,7 +114,7 @@ void measure_data_parallel(Report& report, const OverlapOptions& options) {
   Collective reduce;
   reduce.kind = CollectiveKind::AllReduce;
   const double sent = static_cast<double>(algorithmic_bytes(reduce, kReplicas, first.bytes));
-  world.link = Link{kReplicaLatency, sent / (link_ms / 1e3)};
+  world.link = Link{kReplicaLatency, sent / (link_ms * 1e3)};
   const Found found = run_replicas(world, options.rounds);
   report.note("emulated_link_dp_2_ranks", to_string(*world.link));
   report.note("buckets_dp_2_ranks", found.buckets);

@@ -11,8 +11,8 @@
 #include <coshard/dtensor/optim/data_parallel.h>
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/random.h>
+#include <coshard/runtime/cost/link.h>
 #include <coshard/runtime/error.h>
-#include "dtensor/redistribute/link_cost.h"
 #include "kernels/sim/table.h"
 #include "profiling/bench/schedules.h"
 #include "profiling/bench/transformer_step.h"
@@ -84,7 +84,7 @@ class Training {
   Tensor tokens_, targets_;
 };
 
-DeviceMesh mesh_of(World& world, LinkCost link) {
+DeviceMesh mesh_of(World& world, Link link) {
   return init_device_mesh(world, {world.size()}, {"ranks"}).with_links({link});
 }
 
@@ -111,15 +111,15 @@ class KernelTimes final : public Observer {
 };
 
 struct Measured {
-  LinkCost link;
+  Link link;
   std::array<std::vector<double>, kCases.size()> ms;
   std::vector<Totals> alone;
 };
 
-Task<void> measure(World& world, const ForecastOptions& options, LinkCost link, Measured& found) {
+Task<void> measure(World& world, const ForecastOptions& options, Link link, Measured& found) {
   manual_seed(0);
   DeviceMesh mesh = mesh_of(world, link);
-  if (link == LinkCost()) {
+  if (link == Link()) {
     Task<DeviceMesh> real = measure_links(mesh);
     mesh = co_await std::move(real);
   }
@@ -151,7 +151,7 @@ struct Simulated {
 
 // The second step; the first creates the optimizer's state.
 Simulated simulate_step(const ForecastOptions& options, const Case& which,
-                        const ProcessorModel& processor, LinkCost link) {
+                        const ProcessorModel& processor, Link link) {
   kernels::add_sim_kernels();
   const auto device = std::make_shared<VirtualDevice>(processor);
   LinkModel model;
@@ -214,7 +214,7 @@ Report bench_forecast(const ForecastOptions& options) {
   if (!real) world.link = parse_link(options.link);
   Measured found;
   run_ranks(world, [&](World& rank) {
-    return measure(rank, options, real ? LinkCost() : cost_of(*world.link), found);
+    return measure(rank, options, real ? Link() : *world.link, found);
   });
   Report report("forecast");
   if (found.alone.empty()) return report;  // of another process

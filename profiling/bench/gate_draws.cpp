@@ -14,15 +14,15 @@
 #include <coshard/dtensor/random.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/dtensor/tape.h>
+#include <coshard/runtime/cost/link.h>
 #include "dtensor/calibration.h"
 #include "dtensor/ops/linear_forecast.h"
-#include "dtensor/redistribute/link_cost.h"
 
 namespace coshard::bench {
 namespace {
 
-constexpr double kFloor = 0.98;                       // of the plain schedule's speed
-constexpr std::chrono::microseconds kCalibrated{50};  // latency of the link of the calibration
+constexpr double kFloor = 0.98;     // of the plain schedule's speed
+constexpr double kCalibrated = 50;  // us, latency of the link of the calibration
 
 // One layer on one link.
 struct Drawn {
@@ -51,12 +51,12 @@ Drawn draw_layer(Draw& draw, ScheduleKind kind, int ranks, const GemmModel& gemm
   d.shape.rows = draw(16, 512);
   d.shape.in = draw(2, 32) * 32, d.shape.out = draw(2, 32) * 32;
   d.shape.cut = kind == ScheduleKind::Gather ? 0 : 1;
-  const OverlapCase c = overlap_case(d.shape, kind, gemm, LinkCost{0, 1, 0});  // 1 byte per us
+  const OverlapCase c = overlap_case(d.shape, kind, gemm, Link{0, 1, 0});  // 1 byte per us
   const double times = kind == ScheduleKind::Reduce ? 2 : 1;
   const double us = times * (ranks - 1) * static_cast<double>(c.shard_ns) * 1e-3;
   const double compute_us = static_cast<double>(gemm.ns(ranks * c.rows, c.n, c.k)) * 1e-3;
   const double ratio = std::pow(10.0, static_cast<double>(draw(-100, 100)) / 100);
-  d.link = {std::chrono::microseconds(draw(0, 300)), us / (ratio * compute_us) * 1e6};
+  d.link = {static_cast<double>(draw(0, 300)), us / (ratio * compute_us)};
   return d;
 }
 
@@ -85,13 +85,13 @@ Task<double> run_layer(World& world, DeviceMesh mesh, Drawn drawn, Overlap overl
 // Speed-ups of the chosen over the plain schedule; they alternate in which runs first.
 std::vector<double> speedups_of(WorldOptions options, const Drawn& drawn,
                                 const std::shared_ptr<const Calibration>& measured,
-                                const LinkCost& link, int pairs) {
+                                const Link& link, int pairs) {
   options.link = drawn.link;
   std::vector<double> found;
   run_ranks(options, [&](World& world) -> Task<void> {
     const NoGradGuard no_grad;
     const DeviceMesh plain = init_device_mesh(world, {world.size()}, {"tp"});
-    const std::vector<LinkCost> links(1, link);
+    const std::vector<Link> links(1, link);
     const DeviceMesh mesh = plain.with_links(links).with_calibration(measured);
     for (int i = -2; i < pairs; ++i) {
       std::array<double, 2> ms{};
@@ -107,7 +107,7 @@ std::vector<double> speedups_of(WorldOptions options, const Drawn& drawn,
 }
 
 std::shared_ptr<const Calibration> calibrated(WorldOptions options) {
-  options.link = Link{kCalibrated, 1e9};
+  options.link = Link{kCalibrated, 1'000};
   std::shared_ptr<const Calibration> measured;
   run_ranks(options, [&](World& world) -> Task<void> {
     CalibrateOptions fresh;
@@ -145,15 +145,15 @@ void measure_draws(Report& report, const OverlapOptions& options) {
   world.threads = 1;
   const auto measured = calibrated(world);
   const GemmModel gemm{measured->table(DType::F32), 1};
-  const LinkCost found = measured->links[0].link();
+  const Link found = measured->links[0].link();
   // A collective's latency beyond the link's, as calibrating on each link would find.
-  const double more_us = std::max(0.0, found.latency - static_cast<double>(kCalibrated.count()));
+  const double more_us = std::max(0.0, found.latency - kCalibrated);
   Draw draw;
   std::vector<std::vector<double>> layers;
   for (int i = 0; i < 3 * options.draws; ++i) {
     const auto kind = static_cast<ScheduleKind>(i % 3);
     const Drawn drawn = draw_layer(draw, kind, world.ranks, gemm);
-    LinkCost link = cost_of(drawn.link);
+    Link link = drawn.link;
     link.latency += more_us, link.contention = found.contention;
     if (!schedule_of(kind, overlap_case(drawn.shape, kind, gemm, link), Overlap::Auto)) continue;
     layers.push_back(speedups_of(world, drawn, measured, link, 3 * options.rounds));

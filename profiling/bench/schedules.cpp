@@ -94,7 +94,7 @@ Link link_for(const Kind& kind, int ranks, std::int64_t rows, double ms) {
   const std::int64_t width = kind.input.is_shard(0) ? kLayerIn : kLayerOut;
   const double sent = static_cast<double>(rows * width * 4) * (ranks - 1) / ranks;
   const double times = kind.target.is_replicate() ? 2 : 1;
-  return {std::chrono::nanoseconds(0), times * sent / (ms / 1e3)};
+  return {0, times * sent / (ms * 1e3)};
 }
 
 void measure_kind(Report& report, const OverlapOptions& options, int ranks, const Kind& kind) {

@@ -152,7 +152,7 @@ void measure_transformer(Report& report, const OverlapOptions& options, int rank
   const GroupTimes& g = alone.products_ms;
   const double mean_ms = (g[kQkv] + g[kProjection] + g[kUp] + g[kDown]) / 4;
   const double bytes = static_cast<double>(batch * c.seq * c.dim * 4);
-  world.link = Link{std::chrono::nanoseconds(0), bytes / (mean_ms / 1e3)};
+  world.link = Link{0, bytes / (mean_ms * 1e3)};
   const double collective_ms = mean_ms * (ranks - 1) / ranks;
   const RobustStats plain = step_of(Overlap::Off), overlapped = step_of(Overlap::Auto);
   const double best_ms = compute.median + closed_form_exposed(collective_ms, g, ranks);

@@ -80,7 +80,7 @@ std::vector<ScheduleRound> rounds_of(const WorldOptions& world, std::int64_t row
 // A link that carries all of a step's reductions in `ms`.
 Link link_for(int ranks, std::int64_t rows, double ms) {
   const double sent = 2.0 * static_cast<double>(rows * kDim * 4) * (ranks - 1) / ranks;
-  return {std::chrono::nanoseconds(0), kReductions * sent / (ms / 1e3)};
+  return {0, kReductions * sent / (ms * 1e3)};
 }
 
 }  // namespace

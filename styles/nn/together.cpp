@@ -13,6 +13,9 @@ Task<std::vector<Tensor>> forward_together(Tensor x, std::vector<Linear*> layers
   }
   const RandomState random =
       random_state();  // branches draw from other streams; linear layers draw nothing
+  std::vector<Tensor> weights;
+  for (const Linear* layer : layers) weights.push_back(layer->weight);
+  multiply_together(x, weights);
   std::vector<Task<Tensor>> products;
   for (Linear* layer : layers) products.push_back(layer->forward(x));
   auto all = when_all(std::move(products));

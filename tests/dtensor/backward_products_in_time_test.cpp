@@ -71,7 +71,7 @@ double efficiency_of(int ranks, Timed timed) {
   const double bytes = static_cast<double>(kRows * kWidth * ranks * 4);
   WorldOptions options;
   options.ranks = ranks;
-  options.link = Link{std::chrono::nanoseconds(0), bytes / (static_cast<double>(product_ns) / 1e9)};
+  options.link = Link{0, bytes / (static_cast<double>(product_ns) / 1e3)};
   SimOptions sim;
   sim.turn = std::chrono::nanoseconds(1);
   sim.slowest_transfer = std::chrono::nanoseconds(0);

@@ -22,13 +22,13 @@ using testing::temporary_path;
 // What a run finds, by rank, and how many collectives it issued.
 struct Found {
   std::vector<Calibration> all;
-  std::vector<std::vector<LinkCost>> links;
+  std::vector<std::vector<Link>> links;
   std::vector<int> issued;
 };
 
 WorldOptions options_of(int ranks) {
   WorldOptions options = testing::test_options(ranks);
-  options.link = Link{std::chrono::microseconds(200), 1e9};
+  options.link = Link{200, 1'000};
   return options;
 }
 
@@ -107,7 +107,7 @@ TEST(Calibrate, ForAnotherLinkIsAnother) {
   const auto file = [&](int) { return path; };
   (void)calibrated(options_of(2), file);
   WorldOptions slower = options_of(2);
-  slower.link = Link{std::chrono::milliseconds(2), 1e9};
+  slower.link = Link{2'000, 1'000};
   const Found other = calibrated(slower, file);
   EXPECT_GT(other.issued[0], kCompared);
   EXPECT_GE(other.links[0][0].latency, 1'900);
@@ -180,8 +180,8 @@ TEST(Calibrate, MeasuresEachDimension) {
     how.budget = std::chrono::milliseconds(20);
     Task<DeviceMesh> calibrating = calibrate(plain, how);
     const DeviceMesh mesh = co_await std::move(calibrating);
-    EXPECT_EQ(mesh.links()[0], LinkCost());
-    EXPECT_FALSE(mesh.links()[1] == LinkCost());
+    EXPECT_EQ(mesh.links()[0], Link());
+    EXPECT_FALSE(mesh.links()[1] == Link());
     EXPECT_TRUE(mesh["tp"].calibration() == mesh.calibration());
     EXPECT_EQ(mesh["tp"].links()[0], mesh.links()[1]);
   });

@@ -45,14 +45,13 @@ TEST(Calibration, OfAnotherVersionIsNone) {
 }
 
 TEST(Calibration, HasALinkForEachDimension) {
-  const std::vector<LinkCost> links = example_calibration().costs();
+  const std::vector<Link> links = example_calibration().costs();
   ASSERT_EQ(links.size(), 2U);
-  EXPECT_EQ(links[0], (LinkCost{45, 2'000, 0.25}))
-      << "95 us of a common message are 50 us of bytes";
+  EXPECT_EQ(links[0], (Link{45, 2'000, 0.25})) << "95 us of a common message are 50 us of bytes";
   Calibration::Times quick = example_calibration().links[0];
   quick.middle_ns = 60'000;
-  EXPECT_EQ(quick.link(), (LinkCost{30, 2'000, 0.25}));
-  EXPECT_EQ(links[1], LinkCost()) << "of one rank";
+  EXPECT_EQ(quick.link(), (Link{30, 2'000, 0.25}));
+  EXPECT_EQ(links[1], Link()) << "of one rank";
 }
 
 // As a busy machine made it: 8.4e6 GB/s.

@@ -16,13 +16,13 @@ using testing::on_ranks;
 TEST(Links, AreOneForEachMeshDimensionAndInherited) {
   on_ranks(4, [](World& world) -> Task<void> {
     const DeviceMesh plain = init_device_mesh(world, {2, 2}, {"dp", "tp"});
-    EXPECT_EQ(plain.links(), (std::vector<LinkCost>(2)));
-    const LinkCost slow{50, 1'000}, fast{1, 200'000};
+    EXPECT_EQ(plain.links(), (std::vector<Link>(2)));
+    const Link slow{50, 1'000}, fast{1, 200'000};
     const DeviceMesh mesh = plain.with_links({slow, fast});
-    EXPECT_EQ(mesh.links(), (std::vector<LinkCost>{slow, fast}));
-    EXPECT_EQ(mesh["dp"].links(), std::vector<LinkCost>{slow});
-    EXPECT_EQ(mesh["tp"].links(), std::vector<LinkCost>{fast});
-    EXPECT_EQ(mesh.flatten().links(), std::vector<LinkCost>{slow});
+    EXPECT_EQ(mesh.links(), (std::vector<Link>{slow, fast}));
+    EXPECT_EQ(mesh["dp"].links(), std::vector<Link>{slow});
+    EXPECT_EQ(mesh["tp"].links(), std::vector<Link>{fast});
+    EXPECT_EQ(mesh.flatten().links(), std::vector<Link>{slow});
     EXPECT_EQ(mesh.shape(), plain.shape());
     EXPECT_EQ(&mesh.communicator(0), &plain.communicator(0));
     EXPECT_FALSE(mesh == plain);
@@ -61,8 +61,8 @@ TEST(Links, PlansFollowThem) {
   set_link(question, "200us,1GB/s");
   EXPECT_GT(explain(question).us, 5 * before);
   set_link(question, "dp=1us,100GB/s");
-  EXPECT_EQ(question.links[0], (LinkCost{1, 100'000}));
-  EXPECT_EQ(question.links[1], (LinkCost{200, 1'000}));
+  EXPECT_EQ(question.links[0], (Link{1, 100'000}));
+  EXPECT_EQ(question.links[1], (Link{200, 1'000}));
   EXPECT_LT(explain(question).us, before);
   EXPECT_THROW(set_link(question, "pp=1us,1GB/s"), Error);
   EXPECT_THROW(set_link(question, "fast"), Error);
@@ -71,8 +71,8 @@ TEST(Links, PlansFollowThem) {
 // What an emulated link takes is found again, the same on all ranks.
 TEST(Links, AreMeasuredAlikeOnAllRanks) {
   WorldOptions options = testing::test_options(4);
-  options.link = Link{std::chrono::milliseconds(2), 5e8};
-  std::vector<std::vector<LinkCost>> found(4);
+  options.link = Link{2'000, 500};
+  std::vector<std::vector<Link>> found(4);
   run_ranks(options, [&found](World& world) -> Task<void> {
     const DeviceMesh plain = init_device_mesh(world, {2, 2}, {"dp", "tp"});
     Task<DeviceMesh> measuring = measure_links(plain);
@@ -81,7 +81,7 @@ TEST(Links, AreMeasuredAlikeOnAllRanks) {
     found[static_cast<std::size_t>(world.rank())] = mesh.links();
   });
   for (const auto& links : found) EXPECT_EQ(links, found[0]);
-  for (const LinkCost& link : found[0]) {
+  for (const Link& link : found[0]) {
     EXPECT_GE(link.latency, 1'900);
     EXPECT_LE(link.latency, 200'000);  // of a busy machine
     EXPECT_GE(link.bytes_per_us, 5);

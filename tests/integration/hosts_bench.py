@@ -22,8 +22,8 @@ STEP = "--layers 4 --dim 256 --heads 8 --ffn 688 --seq 256 --batch 8 --threads 1
 ON_ONE_MACHINE = {"openmpi": ["--oversubscribe"], "mpich": []}
 
 
-def measure(hosts, mpi, program, *options):
-    with Job(hosts, hosts.mpirun(mpi, program, *options)) as job:
+def measure(hosts, mpi, program, *options, each=1):
+    with Job(hosts, hosts.mpirun(mpi, program, *options, each=each)) as job:
         if job.end(300) != 0:
             sys.exit(job.shown())
         return job.out
@@ -89,6 +89,14 @@ def collectives_over(mpi, link_job):
           f"TCP took {stretched:.0f} ms from compute")
 
 
+def links_over(mpi, link_job, rate):
+    with Hosts(2, rate) as hosts:
+        out = measure(hosts, mpi, link_job, "--threads", "1", each=2)
+    plan, before, after = re.search(r"^links (\S+) (\S+) (\S+)", out, re.M).groups()
+    print(f"{mpi}, {rate}, dp=2 between hosts, tp=2 within: a step {float(before):.1f} ms, once the links are measured {float(after):.1f} ms: "
+          f"{float(after) / float(before):.2f} (target 1.03); the gradient's sum: {plan.rstrip(',')}")
+
+
 def main():
     link_job, train, mpis = sys.argv[1], sys.argv[2], sys.argv[3:] or ["openmpi", "mpich"]
     with tempfile.TemporaryDirectory() as folder:
@@ -100,6 +108,7 @@ def main():
             processes_beside_threads(mpi, training, folder)
             collectives_over(mpi, link_job)
             for rate in RATES:
+                links_over(mpi, link_job, rate)
                 with Hosts(2, rate) as hosts:
                     steps_over(hosts, mpi, training, folder, rate)
 

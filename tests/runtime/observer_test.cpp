@@ -100,7 +100,7 @@ void on_watched_ranks(const WaitingRank& body) {
     co_await std::move(run);
     communicator.observe(nullptr);
   };
-  testing::on_virtual_ranks(2, {Link{20ms, 1e7}}, watched);
+  testing::on_virtual_ranks(2, {Link{20'000, 10}}, watched);
 }
 
 struct OverTheLink {
@@ -169,7 +169,7 @@ TEST(ObserverTimes, TellOfWaitsInPlaceForEachPart) {
 
 // The part is there before the whole, which this rank does not wait for until it has computed.
 TEST(ObserverTimes, TellOfAWaitForAPartThatDoesNotEndTheCollective) {
-  testing::on_virtual_ranks(3, {Link{0ms, 1e7}}, [](Communicator& communicator) -> Task<void> {
+  testing::on_virtual_ranks(3, {Link{0, 10}}, [](Communicator& communicator) -> Task<void> {
     TimesOfWaits times;
     communicator.observe(std::make_shared<Observer*>(&times));
     std::vector<std::int8_t> send(300'000), recv(900'000);

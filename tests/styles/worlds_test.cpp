@@ -21,7 +21,7 @@ WorldOptions patient(int ranks, int rank_threads = 0) {
 }
 WorldOptions linked(int ranks) {
   WorldOptions options = patient(ranks);
-  options.link = Link{100us, 1e9};
+  options.link = Link{100, 1'000};
   options.progress_threads = 1;
   return options;
 }
@@ -302,7 +302,7 @@ Task<void> gives_up_a_step_then_takes_it(World& world) {
 }
 TEST(Deadline, AStepThatAllRanksGiveUpLeavesNothingOnTheNext) {
   WorldOptions options = patient(2);
-  options.link = Link{400ms, 1e9};
+  options.link = Link{400'000, 1'000};
   EXPECT_NO_THROW(run_ranks(options, gives_up_a_step_then_takes_it));
 }
 

@@ -95,6 +95,20 @@ TEST_F(MeasuredPlan, RefusesAnotherMachineThanThatOfItsProducts) {
       "forward on tp=2, link 20 us, 2 GB/s (measured on tp=2), GEMM times by a constant rate");
 }
 
+TEST_F(MeasuredPlan, OnNcclNoLayerComputesByShards) {
+  options_.calibration = "";
+  options_.links = {"1us,100MB/s"};
+  options_.plan = "tp-sp";
+  options_.module = "layers.*.attn.wq";
+  options_.json = true;
+  const std::string choice = "assert d['modules'][0]['choice'] == ";
+  EXPECT_TRUE(coshard::testing::json_holds(explained("tp=4"), choice + "'by shards', d"));
+  options_.communicator = "nccl";
+  EXPECT_TRUE(coshard::testing::json_holds(explained("tp=4"), choice + "'serial', d"));
+  options_.module = "layers.*.attn.wo";  // its rows are sent as they are computed
+  EXPECT_TRUE(coshard::testing::json_holds(explained("tp=4"), choice + "'by rows', d"));
+}
+
 TEST_F(MeasuredPlan, ADimensionOfOneRankHasNoLink) {
   calibrated({4, 1}, {"dp", "tp"});
   EXPECT_EQ(explained("tp=2"),

@@ -5,7 +5,7 @@
 #include <map>
 #include <sstream>
 
-#include <coshard/runtime/comm/link.h>
+#include <coshard/runtime/cost/link.h>
 #include <coshard/runtime/error.h>
 #include "profiling/input_file.h"
 #include "runtime/near_miss.h"
@@ -49,12 +49,12 @@ std::map<std::string, std::string> texts_of(const std::vector<MeshDim>& mesh,
 Figures rate_figures(const std::string& text) {
   const Link link = parse_link(text);
   std::string name = to_string(link);
-  if (link.latency.count() == 0) name = name.substr(name.find(',') + 1);
+  if (link.latency == 0) name = name.substr(name.find(',') + 1);
   const std::string given = "as given";
   return {"rate",
           name,
-          {{"gbps", link.bytes_per_second / 1e9, given},
-           {"base_us", static_cast<double>(link.latency.count()) / 1e3, given},
+          {{"gbps", link.bytes_per_us / 1e3, given},
+           {"base_us", link.latency, given},
            {"step_us", 0, given},
            {"crosses_nodes", 1, given}}};
 }

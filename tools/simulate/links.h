@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/device/sim/link_model.h"
+#include "runtime/cost/link_model.h"
 #include "tools/simulate/figures.h"
 
 namespace coshard::tools {

@@ -16,7 +16,7 @@ constexpr std::int64_t kMostTokens = 1'000'000'000;
 DeviceMesh mesh_of(World& world, const LlamaRun& run) {
   std::vector<int> shape;
   std::vector<std::string> names;
-  std::vector<LinkCost> costs;
+  std::vector<Link> costs;
   for (const DimLink& dim : run.links.dims) {
     shape.push_back(dim.dim.size);
     names.push_back(dim.dim.name);
@@ -25,8 +25,7 @@ DeviceMesh mesh_of(World& world, const LlamaRun& run) {
     gather.extent = kLarge / dim.dim.size * dim.dim.size;
     const LinkTime time = link_time(dim.model, gather, dim.dim.size, 0);
     costs.push_back({static_cast<double>(time.latency_ns) * 1e-3, dim.model.best_rate() * 1e-6});
-    if (costs.back() == LinkCost())
-      costs.back().latency *= 1.001;  // LinkCost() means an unknown link
+    if (costs.back() == Link()) costs.back().latency *= 1.001;  // Link() means an unknown link
   }
   const auto& device = dynamic_cast<const VirtualDevice&>(*world.device());
   const DeviceMesh mesh = init_device_mesh(world, shape, names).with_links(costs);

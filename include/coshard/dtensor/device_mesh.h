@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include <coshard/dtensor/redistribute/cost.h>
+#include <coshard/runtime/cost/link.h>
 #include <coshard/runtime/launch/world.h>
 
 #pragma GCC visibility push(default)
@@ -48,11 +48,11 @@ class DeviceMesh {
   // Per dimension; 5 us and 10 GB/s unless set or measured. Plans and operators' choices of layout
   // depend on these costs alone, so they must be equal on all ranks. Slices inherit them; a
   // flattened dimension has those of its slowest part.
-  const std::vector<LinkCost>& links() const;
+  const std::vector<Link>& links() const;
   // The same ranks, shape, names and communicators with other links: a different mesh, whose
   // tensors do not mix with this one's. Names created by flatten() are not carried over.
   // Error{BadInput}: not one link per dimension; a negative latency; a rate that is not above 0.
-  DeviceMesh with_links(std::vector<LinkCost> links, CallSite site = CallSite::current()) const;
+  DeviceMesh with_links(std::vector<Link> links, CallSite site = CallSite::current()) const;
   // What calibrate() has measured, apart from links; null: nothing. Slices inherit it.
   const std::shared_ptr<const Calibration>& calibration() const;
   DeviceMesh with_calibration(std::shared_ptr<const Calibration> measured,
@@ -122,9 +122,9 @@ class DeviceMesh {
   struct Root;
   struct Impl;
   static bool equal(const DeviceMesh& a, const DeviceMesh& b);
-  // Missing links are LinkCost().
+  // Missing links are Link().
   static DeviceMesh rooted(World& world, std::vector<int> ranks, std::vector<int> shape,
-                           std::vector<std::string> names, std::vector<LinkCost> links = {},
+                           std::vector<std::string> names, std::vector<Link> links = {},
                            std::shared_ptr<const Calibration> calibration = nullptr);
   static DeviceMesh slice(const std::shared_ptr<Root>& root, const std::vector<unsigned>& dims,
                           const std::vector<std::string>& names);

@@ -73,6 +73,7 @@ class ValueList {
 struct Gathered {
   std::shared_ptr<const Spec> spec;  // of the result
   int dim = 0;
+  std::vector<std::shared_ptr<const Spec>> weights = {};  // of layers that multiply it together
 };
 
 // Memory shared by views, and the collective that is still filling it, if any.
@@ -114,8 +115,7 @@ class Tensor {
   const std::shared_ptr<const Spec>& spec() const { return impl().spec; }
   const DeviceMesh& mesh() const;
   const Layout& layout() const;
-  // Issues the collectives that redistribute this DTensor to `layout` and returns at once; see
-  // redistribute.h.
+  // Issues the collectives that bring it to `layout`, and returns at once; see redistribute.h.
   template <class... Placements>
   Redistribution redistribute(FirstPlacement first, Placements... rest) const;
   Redistribution redistribute(const Layout& layout, CallSite site = CallSite::current()) const;

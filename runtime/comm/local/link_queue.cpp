@@ -73,8 +73,7 @@ std::int64_t LinkQueue::part_ns(const CollectiveOp& op, int source, int target) 
     if (before) moved += size;
     if (r == source) before = false;
   }
-  const std::int64_t first =
-      std::min(later(op.passage.begin, link_.latency.count()), op.passage.end);
+  const std::int64_t first = std::min(later(op.passage.begin, link_.latency_ns()), op.passage.end);
   const double share = all > 0 ? moved / all : 1;
   return first + static_cast<std::int64_t>(share * static_cast<double>(op.passage.end - first));
 }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <coshard/runtime/comm/link.h>
+#include <coshard/runtime/cost/link.h>
 #include <coshard/runtime/spin_lock.h>
 
 namespace coshard {

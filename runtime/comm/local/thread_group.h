@@ -7,7 +7,7 @@
 #include <string>
 
 #include <coshard/runtime/comm/communicator.h>
-#include <coshard/runtime/comm/link.h>
+#include <coshard/runtime/cost/link.h>
 #include "runtime/comm/peer_failure.h"
 
 namespace coshard {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/device/sim/link_model.h"
+#include "runtime/cost/link_model.h"
 
 namespace coshard {
 

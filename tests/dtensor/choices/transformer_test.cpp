@@ -97,7 +97,7 @@ void run_case(const json& c, MovedBytes& moved, const DeviceMesh& mesh) {
 }
 
 double time_for(int collectives, std::int64_t bytes) {
-  return collectives * time_of(true, 0, 0) + static_cast<double>(bytes) / LinkCost().bytes_per_us;
+  return collectives * time_of(true, 0, 0) + static_cast<double>(bytes) / Link().bytes_per_us;
 }
 
 TEST(Transformer, MovesWhatIsPinnedAndNeverMoreThanPyTorch) {

@@ -9,6 +9,7 @@
 
 #include <coshard/dtensor/ops/axes.h>
 #include "dtensor/redistribute/planner.h"
+#include "tests/dtensor/redistribute/layouts.h"
 
 namespace coshard {
 namespace {
@@ -61,7 +62,7 @@ class Prices {
       cost.second += change.second;
     }
     for (std::size_t i = 0; i < choice.out.size(); ++i)
-      cost.second += time_to_reduce(mesh_, call_.out[i].shape, 4, choice.out[i]);
+      cost.second += time_to_reduce(call_.out[i].shape, choice.out[i]);
     return cost;
   }
 
@@ -82,6 +83,50 @@ class Prices {
     return found->second = cost;
   }
 
+  // To the cheapest of all layouts without Partials, but for a latency that others may share.
+  double time_to_reduce(const Shape& shape, const Layout& from) {
+    MeshDims partial = 0;
+    for (int m = 0; m < from.ndim(); ++m)
+      if (from[m].is_partial()) partial |= 1U << m;
+    if (partial == 0) return 0;
+    const auto [found, is_new] = known_.try_emplace(to_string(from), true, kNever);
+    if (!is_new) return found->second.second;
+    std::vector<Placement> placements{Replicate()};
+    for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
+      placements.push_back(Shard(d));
+      for (const int split : {2, 4}) placements.push_back(StridedShard(d, split));
+    }
+    for (const Layout& to : testing::layouts_of(from.ndim(), placements)) {
+      bool kept = true;  // what is sharded already stays
+      for (int m = 0; m < from.ndim(); ++m)
+        kept = kept && (from[m].is_partial() || from[m] == to[m]);
+      if (kept && !is_odd(to))
+        found->second.second = std::min(found->second.second, time_of_plan(shape, from, to));
+    }
+    return found->second.second -= slowest(mesh_.links, partial).latency;
+  }
+
+  // A StridedShard whose split is not that of shards within.
+  bool is_odd(const Layout& layout) const {
+    for (int m = 0; m < layout.ndim(); ++m) {
+      if (!layout[m].is_strided()) continue;
+      bool fits = false;
+      int within = 1;
+      for (int k = m + 1; k < layout.ndim(); ++k)
+        if (layout[k].is_sharded(layout[m].dim))
+          fits = fits || (within *= sizes_[static_cast<std::size_t>(k)]) == layout[m].split;
+      if (!fits) return true;
+    }
+    return false;
+  }
+
+  double time_of_plan(const Shape& shape, const Layout& from, const Layout& to) const {
+    double time = 0;
+    for (const PlanStep& step : plan_steps(sizes_, shape, 4, from, to, mesh_.links))
+      time += step.time;
+    return time;
+  }
+
   const Call& call_;
   std::span<const Layout> now_;
   MeshCosts mesh_;
@@ -90,10 +135,11 @@ class Prices {
 };
 
 void try_all(const Call& call, std::span<const Layout> now, const MeshCosts& mesh, Choice& made,
-             const Parts& parts, Prices& prices, Cost& best) {
+             const Parts& parts, Prices& prices, std::pair<Cost, Choice>& best) {
   const auto m = static_cast<std::size_t>(made.in[0].ndim());
   if (m == mesh.sizes.size()) {
-    best = std::min(best, prices.of(made));
+    const Cost cost = prices.of(made);
+    if (cost < best.first) best = {cost, made};
     return;
   }
   std::vector<Placement> here;
@@ -111,27 +157,30 @@ void try_all(const Call& call, std::span<const Layout> now, const MeshCosts& mes
 }
 
 // What `choice` costs, and the best of all combinations.
-std::pair<Cost, Cost> beside_all(const Choice& choice, const Call& call,
-                                 const std::vector<Layout>& now, const MeshCosts& mesh) {
-  Cost best{true, kNever};
+struct Beside {
+  Cost found, best;
+  Choice choice;  // the best
+};
+Beside beside_all(const Choice& choice, const Call& call, const std::vector<Layout>& now,
+                  const MeshCosts& mesh) {
+  std::pair<Cost, Choice> best{{true, kNever}, {}};
   Choice made{std::vector<Layout>(now.size()), std::vector<Layout>(1)};
   Prices prices(call, now, mesh);
   try_all(call, now, mesh, made, Parts(), prices, best);
-  return {prices.of(choice), best};
+  return {prices.of(choice), best.first, best.second};
 }
 
-TEST(Choose, NoCombinationOfStrategiesIsMuchCheaper) {
+TEST(Choose, NoCombinationOfStrategiesIsCheaper) {
   std::mt19937 random(7);
   const auto any = [&](std::initializer_list<std::int64_t> list) {
     return *(list.begin() + static_cast<std::ptrdiff_t>(random() % list.size()));
   };
-  int exact = 0;
   const std::vector<std::vector<int>> meshes{{4}, {2, 4}, {4, 2}, {2, 2, 2}};
-  for (int run = 0; run < 100; ++run) {
+  for (int run = 0; run < 40; ++run) {
     const Call call = run % 2 ? product(any({64, 1024}), any({64, 512}), any({64, 4096}))
                               : sum_of_two(any({64, 1024}), any({64, 512}));
     const std::vector<int>& sizes = meshes[random() % meshes.size()];
-    std::vector<LinkCost> links;
+    std::vector<Link> links;
     for (std::size_t m = 0; m < sizes.size(); ++m)
       links.push_back({static_cast<double>(any({1, 5, 100})),
                        static_cast<double>(any({1'000, 10'000, 200'000}))});
@@ -144,29 +193,28 @@ TEST(Choose, NoCombinationOfStrategiesIsMuchCheaper) {
     const MeshCosts mesh{sizes, links};
     const auto choice = choose_layouts(call.rule, call.in, now, call.out, mesh, false);
     ASSERT_TRUE(choice);
-    const auto [found, best] = beside_all(*choice, call, now, mesh);
+    const auto [found, best, other] = beside_all(*choice, call, now, mesh);
     EXPECT_EQ(found.first, best.first) << now[0] << now[1];
-    // On one mesh dimension but for packing; beyond, the planner is asked about the best few only.
-    const double most = best.second * (sizes.size() == 1 ? 1.1 : 2) + 0.01;
-    EXPECT_LE(found.second, most) << now[0] << now[1] << " -> " << choice->in[0] << choice->in[1];
-    exact += found.second <= best.second * 1.001 + 0.01 ? 1 : 0;
+    EXPECT_LE(found.second, best.second * 1.0001 + 0.001)
+        << now[0] << ' ' << now[1] << call.in[0].shape << call.in[1].shape << " -> "
+        << choice->in[0] << ' ' << choice->in[1] << " beside " << other.in[0] << ' ' << other.in[1];
   }
-  EXPECT_GE(exact, 85);
 }
 
 // `choice` against all combinations.
 void expect_the_best(const Call& call, const std::vector<Layout>& now, const MeshCosts& mesh) {
   const auto choice = choose_layouts(call.rule, call.in, now, call.out, mesh, false);
   ASSERT_TRUE(choice);
-  const auto [found, best] = beside_all(*choice, call, now, mesh);
-  EXPECT_LE(found.second, 1.01 * best.second) << now[0] << " -> " << choice->in[0];
+  const auto [found, best, other] = beside_all(*choice, call, now, mesh);
+  EXPECT_LE(found.second, 1.0001 * best.second + 0.001)
+      << now[0] << " -> " << choice->in[0] << " beside " << other.in[0];
 }
 
 // Two mesh dimensions shard rows; if the outer one no longer does or begins to, the inner one has
 // to cut them anew, over its own link.
 TEST(Choose, ACutThatComesOrGoesMovesTheCutsWithinIt) {
   const std::vector<int> sizes{2, 2, 2};
-  const LinkCost fast{2, 100'000}, slow{50, 1'000};
+  const Link fast{2, 100'000}, slow{50, 1'000};
   const Placement sum = Partial(), rows = Shard(0), columns = Shard(1), whole = Replicate();
   Call one;
   one.rule.in = one.rule.out = {"ab"};
@@ -190,9 +238,9 @@ TEST(Choose, ALargeSumIsReducedOverEveryMeshDimensionAtItsOwnPace) {
   call.rule.in = call.rule.out = {"ab"};
   call.in = call.out = {info({192, 320})};
   expect_the_best(call, {Layout(Partial(), Partial())},
-                  {sizes, std::array{LinkCost{2, 100'000}, LinkCost{50, 1'000}}});
+                  {sizes, std::array{Link{2, 100'000}, Link{50, 1'000}}});
   expect_the_best(call, {Layout(Partial(), Partial())},
-                  {sizes, std::array{LinkCost{50, 1'000}, LinkCost{2, 100'000}}});
+                  {sizes, std::array{Link{50, 1'000}, Link{2, 100'000}}});
 }
 
 TEST(Choose, ReplicasAreNotCutForTheSakeOfAnotherMeshDimension) {

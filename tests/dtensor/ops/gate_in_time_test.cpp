@@ -116,7 +116,7 @@ TEST(GateInTime, ForecastsWhatASimulationOfItsJobsTakes) {
     shape.ranks = static_cast<int>(draw(2, 8));
     shape.rows = draw(64, 4096);
     shape.in = draw(1, 64) * 64, shape.out = draw(1, 64) * 64;
-    const LinkCost link{static_cast<double>(draw(0, 300)), static_cast<double>(draw(50, 50'000))};
+    const Link link{static_cast<double>(draw(0, 300)), static_cast<double>(draw(50, 50'000))};
     for (const ScheduleKind kind : kScheduleKinds) {
       SCOPED_TRACE(str_cat("draw ", i, ", kind ", static_cast<int>(kind)));
       shape.cut = kind == ScheduleKind::Gather ? 0 : 1;
@@ -198,7 +198,7 @@ DrawnLayer draw_layer(Draw& draw) {
   layer.shape.in = draw(1, 4) * 8 * layer.shape.ranks;
   layer.shape.out = draw(1, 4) * 8 * layer.shape.ranks;
   layer.share = draw(1, 40);
-  layer.link = {std::chrono::nanoseconds(draw(0, 40'000)), 1e6 * static_cast<double>(draw(2, 400))};
+  layer.link = {1e-3 * static_cast<double>(draw(0, 40'000)), static_cast<double>(draw(2, 400))};
   return layer;
 }
 
@@ -266,8 +266,7 @@ TEST(GateInTime, NeverLosesOnAnEmulatedLink) {
     DrawnLayer layer = draw_layer(draw);
     const GemmTable table = core_with_caches(layer.share);
     const Times times = times_of(layer, static_cast<std::uint64_t>(i));
-    const LinkCost link{static_cast<double>(layer.link.latency.count()) * 1e-3,
-                        layer.link.bytes_per_second * 1e-6};
+    const Link& link = layer.link;
     for (const ScheduleKind kind : kScheduleKinds) {
       SCOPED_TRACE(str_cat("draw ", i, ", kind ", static_cast<int>(kind)));
       const auto [plain, chosen] = times[static_cast<std::size_t>(kind)];
@@ -304,7 +303,7 @@ std::vector<std::string> errors_of(const std::function<Overlap(int rank)>& overl
     }
   };
   WorldOptions options = testing::test_options(2);
-  options.link = Link{std::chrono::nanoseconds(0), 1e9};
+  options.link = Link{0, 1'000};
   try {
     run_ranks(options, run);
   } catch (const Error&) {  // told above

@@ -6,7 +6,7 @@
 namespace coshard {
 namespace {
 
-const LinkCost kSomeLink{20, 1'000, 0.5};  // 20 us, 1 GB/s
+const Link kSomeLink{20, 1'000, 0.5};  // 20 us, 1 GB/s
 
 TEST(LinearForecast, CutsTheProductAsTheWeightIsCut) {
   LinearShape shape;

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "dtensor/calibration.h"
+#include "tests/support/ranks.h"
+
 namespace coshard {
 namespace {
 
@@ -116,6 +119,35 @@ TEST(OverlapGate, IsAskedForASchedule) {
     alone.ranks = 1;
     EXPECT_FALSE(schedule(alone, Overlap::Always));
   }
+}
+
+TEST(OverlapGate, TakesGemmTimesFromTheCalibrationOfTheMesh) {
+  testing::on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh plain = init_device_mesh(world, {2}, {"tp"});
+    Calibration measured;
+    measured.products.emplace_back().ns.fill(7'000);
+    const DeviceMesh mesh = plain.with_calibration(std::make_shared<const Calibration>(measured));
+    const auto ns = [](const DeviceMesh& of, DType dtype) {
+      return gemm_model(of, dtype).ns(8, 128, 128);
+    };
+    EXPECT_EQ(ns(mesh, DType::F32), 7'000);
+    EXPECT_EQ(ns(mesh["tp"], DType::F32), 7'000);
+    EXPECT_EQ(ns(mesh, DType::BF16), ns(plain, DType::BF16)) << "not measured";
+    EXPECT_FALSE(mesh == plain);
+    EXPECT_TRUE(mesh == plain.with_calibration(std::make_shared<const Calibration>(measured)));
+    EXPECT_TRUE(mesh.with_links({{1, 2}}).calibration() == mesh.calibration());
+    co_return;
+  });
+}
+
+// Each of them alone would wait for the link; together they hide it, or the other way round.
+TEST(OverlapGate, JudgesProductsOfOneGatherTogether) {
+  OverlapCase one = one_ms(4, kMs / 3);
+  one.row_ns_x1024 /= 100;  // a shard's product takes a hundredth of its transfer
+  EXPECT_FALSE(gather_schedule(one, Overlap::Auto)) << "there is nothing to hide it under";
+  OverlapCase many = one;
+  many.products = 30;
+  EXPECT_TRUE(gather_schedule(many, Overlap::Auto));
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ using testing::on_ranks;
 using testing::shuffled;
 
 // A link on which what a layer of these sizes sends takes about as long as its product, or no time.
-const LinkCost kFit{.latency = 0, .bytes_per_us = 1e3}, kFast{.latency = 0, .bytes_per_us = 1e12};
+const Link kFit{.latency = 0, .bytes_per_us = 1e3}, kFast{.latency = 0, .bytes_per_us = 1e12};
 
 DTensor zeros_on(const DeviceMesh& mesh, Placement placement, const Shape& shape) {
   return zeros(mesh, Layout(placement), shape);
@@ -24,7 +24,7 @@ DTensor zeros_on(const DeviceMesh& mesh, Placement placement, const Shape& shape
 RowFactor sum_factor(const DeviceMesh& mesh, const Shape& x = {512, 1024}) {
   return {zeros_on(mesh, Shard(-1), x), zeros_on(mesh, Shard(1), {256, x.back()})};
 }
-DeviceMesh linked(World& world, const LinkCost& link) {
+DeviceMesh linked(World& world, const Link& link) {
   return init_device_mesh(world, {world.size()}, {"tp"}).with_links({link});
 }
 

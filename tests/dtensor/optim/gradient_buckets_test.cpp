@@ -39,15 +39,15 @@ TEST(BucketSizes, AreLargerOnALinkOfLongLatency) {
     EXPECT_EQ(sizes.first, first);
     EXPECT_EQ(sizes.other, other);
   };
-  expect(bucket_sizes(total, 2, LinkCost{20, 1000}), kMiB / 2, 2 * kMiB);     // 17 would do
-  expect(bucket_sizes(total, 2, LinkCost{100, 1000}), total / 4, total / 4);  // 3 x 0.1 ms
-  expect(bucket_sizes(total, 2, LinkCost{1000, 1000}), total, total);
-  expect(bucket_sizes(100 * kMiB, 2, LinkCost{1e6, 1000}), 25 * kMiB, 25 * kMiB);
+  expect(bucket_sizes(total, 2, Link{20, 1000}), kMiB / 2, 2 * kMiB);     // 17 would do
+  expect(bucket_sizes(total, 2, Link{100, 1000}), total / 4, total / 4);  // 3 x 0.1 ms
+  expect(bucket_sizes(total, 2, Link{1000, 1000}), total, total);
+  expect(bucket_sizes(100 * kMiB, 2, Link{1e6, 1000}), 25 * kMiB, 25 * kMiB);
   // On which they take longer than integers hold.
-  expect(bucket_sizes(total, 2, LinkCost{20, 1e-300}), kMiB / 2, 2 * kMiB);
-  expect(bucket_sizes(total, 2, LinkCost{1e300, 1000}), total, total);
+  expect(bucket_sizes(total, 2, Link{20, 1e-300}), kMiB / 2, 2 * kMiB);
+  expect(bucket_sizes(total, 2, Link{1e300, 1000}), total, total);
   // Between 4 ranks, 1.5 times as long on it.
-  expect(bucket_sizes(total, 4, LinkCost{100, 1000}), kMiB, 16 * kMiB / 3);
+  expect(bucket_sizes(total, 4, Link{100, 1000}), kMiB, 16 * kMiB / 3);
 }
 
 TEST(BucketSizes, GetSmallerTowardsTheEnd) {

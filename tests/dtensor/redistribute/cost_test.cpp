@@ -1,5 +1,5 @@
 // Plans against those of PyTorch's greedy planner.
-#include <coshard/dtensor/redistribute/cost.h>
+#include <coshard/runtime/cost/link.h>
 
 #include <gtest/gtest.h>
 

@@ -65,7 +65,7 @@ Layout PlanOracle::inner(const Layout& layout) const {
   return kept;
 }
 
-PlanOracle::Links PlanOracle::inner(std::span<const LinkCost> links) const {
+PlanOracle::Links PlanOracle::inner(std::span<const Link> links) const {
   Links kept;
   for (int m : kept_dims_)
     if (!links.empty()) kept.push_back(links[index(m)]);
@@ -94,11 +94,11 @@ std::size_t PlanOracle::count_nodes(const Layout& from, const Layout& to) {
 double PlanOracle::price(const Step& step, const Links& links) const {
   const double copying = step.copied * width_ / kCopiedBytesPerUs;
   if (!communicates(step.kind)) return kLocalUs + copying;
-  const LinkCost link = slowest(links, step.dims);
+  const Link link = slowest(links, step.dims);
   return link.latency + step.moved * width_ / link.bytes_per_us + copying;
 }
 
-Plan PlanOracle::cheapest(const Layout& from, const Layout& to, std::span<const LinkCost> links) {
+Plan PlanOracle::cheapest(const Layout& from, const Layout& to, std::span<const Link> links) {
   const std::vector<int> nodes = nodes_between(inner(from), inner(to));
   const Links inner_links = inner(links);
   Graph graph(nodes.size());
@@ -116,7 +116,7 @@ Plan PlanOracle::cheapest(const Layout& from, const Layout& to, std::span<const 
   return plan;
 }
 
-Plan PlanOracle::priced(const std::vector<Layout>& layouts, std::span<const LinkCost> links) {
+Plan PlanOracle::priced(const std::vector<Layout>& layouts, std::span<const Link> links) {
   Plan plan{0, 0, layouts};
   for (std::size_t i = 1; i < layouts.size(); ++i) {
     const Layout &from = layouts[i - 1], &to = layouts[i];
@@ -159,7 +159,7 @@ std::string PlanOracle::sequence_fault(const std::vector<PlanStep>& steps, const
 }
 
 std::string PlanOracle::fault(const std::vector<PlanStep>& steps, const Layout& from,
-                              const Layout& to, std::span<const LinkCost> links) {
+                              const Layout& to, std::span<const Link> links) {
   const Plan best = cheapest(from, to, links), claimed = as_plan(from, steps);
   std::string wrong = sequence_fault(steps, inner(from), inner(to), inner(links));
   if (wrong.empty()) wrong = price_fault(priced(claimed.layouts, links), best);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <coshard/dtensor/redistribute/cost.h>
+#include <coshard/runtime/cost/link.h>
 #include "tests/dtensor/redistribute/step_oracle.h"
 
 namespace coshard::oracle {
@@ -25,21 +25,21 @@ class PlanOracle {
   PlanOracle(const std::vector<int>& mesh, const Shape& shape, int width);
 
   // Of the cheapest plans, one with the fewest collectives.
-  Plan cheapest(const Layout& from, const Layout& to, std::span<const LinkCost> links);
+  Plan cheapest(const Layout& from, const Layout& to, std::span<const Link> links);
   // Error{BadInput}: a step that is not legal.
-  Plan priced(const std::vector<Layout>& layouts, std::span<const LinkCost> links);
+  Plan priced(const std::vector<Layout>& layouts, std::span<const Link> links);
   // "" if `steps` are as good a plan as `cheapest`. Otherwise what is wrong, and both plans.
   std::string fault(const std::vector<PlanStep>& steps, const Layout& from, const Layout& to,
-                    std::span<const LinkCost> links);
+                    std::span<const Link> links);
   // The plan's layouts with mesh dimensions of one rank left out.
   Layout inner(const Layout& layout) const;
   // How many layouts a plan may pass through.
   std::size_t count_nodes(const Layout& from, const Layout& to);
 
  private:
-  using Links = std::vector<LinkCost>;
+  using Links = std::vector<Link>;
 
-  Links inner(std::span<const LinkCost> links) const;
+  Links inner(std::span<const Link> links) const;
   MeshDims inner(MeshDims dims) const;
   std::vector<int> nodes_between(const Layout& from, const Layout& to);
   double price(const Step& step, const Links& links) const;

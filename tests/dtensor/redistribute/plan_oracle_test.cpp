@@ -15,10 +15,10 @@ namespace coshard::oracle {
 namespace {
 
 using Mesh = std::vector<int>;
-using Links = std::vector<LinkCost>;
+using Links = std::vector<Link>;
 using Layouts = std::vector<Layout>;
 
-constexpr LinkCost kSlow{20, 1'000}, kMiddle{10, 10'000}, kFast{5, 100'000};
+constexpr Link kSlow{20, 1'000}, kMiddle{10, 10'000}, kFast{5, 100'000};
 
 struct Pair {
   Layout from, to;
@@ -36,7 +36,7 @@ std::string described(const Setting& setting, const Pair& pair) {
   out << "mesh [";
   for (int n : setting.mesh) out << ' ' << n;
   out << " ], tensor " << setting.shape << " of width " << setting.width << ", links ";
-  for (const LinkCost& link : setting.links)
+  for (const Link& link : setting.links)
     out << '{' << link.latency << " us, " << link.bytes_per_us << " B/us} ";
   out << (setting.links.empty() ? "none, " : "") << pair.from << " -> " << pair.to;
   return out.str();
@@ -91,7 +91,7 @@ std::vector<Pair> all_pairs(const Mesh& mesh, int tensor_dims, bool only_sums) {
 }
 
 std::vector<Links> links_of(const Mesh& mesh) {
-  const Links uniform(mesh.size(), LinkCost{8, 25'000});
+  const Links uniform(mesh.size(), Link{8, 25'000});
   if (mesh.size() == 1) return {{}, uniform};
   Links outer_slow(mesh.size(), kMiddle);
   outer_slow.front() = kSlow;

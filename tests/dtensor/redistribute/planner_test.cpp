@@ -73,7 +73,7 @@ TEST(Plan, AShardBecomesASumWithoutACollective) {
 // A reduce_scatter and an all_gather take as long as an all_reduce where latency is nothing; rounding
 // must not make two collectives of one.
 TEST(Plan, OfEqualTimesTheOneWithFewerCollectives) {
-  const LinkCost links[] = {{0, 187'654.321}};
+  const Link links[] = {{0, 187'654.321}};
   for (std::int64_t rows = 1; rows < 2000; rows += 7)
     for (const int width : {2, 4, 8}) {
       const auto steps = plan_steps({8}, {rows, 8192}, width, Partial(), Replicate(), links);

@@ -94,7 +94,7 @@ void on_slow_ranks(const Body& body) {
   const bool emulated = on_cpu();
   for (const int progress_threads : {0, 1}) {
     WorldOptions options = test_options(3);
-    if (emulated) options.link = Link{1ms, 1e9};
+    if (emulated) options.link = Link{1'000, 1'000};
     if (emulated) options.progress_threads = progress_threads;
     run_ranks(options, [&](World& world) -> Task<void> {
       const DeviceMesh mesh = init_device_mesh(world, {world.size()}, {"tp"});

@@ -30,7 +30,7 @@ Report run_random_dtensors(std::uint64_t seed, const std::optional<Difference>& 
   WorldOptions options;
   options.ranks = difference ? 2 + dice.below(4) : 1 + dice.below(8);
   options.timeout = 60s;
-  if (dice.one_in(3)) options.link = Link{std::chrono::microseconds(1 + dice.below(500)), 1e8};
+  if (dice.one_in(3)) options.link = Link{static_cast<double>(1 + dice.below(500)), 100};
   SimOptions sim;
   sim.most_turns = 2'000'000;
   if (spread) sim.processes = drawn_processes(options.ranks, dice);

@@ -21,7 +21,7 @@ constexpr std::int64_t kLatency = 20 * kMicrosecond;
 constexpr std::int64_t kElements = 1'000'000;  // bytes, which take a millisecond
 constexpr std::int64_t kOnce = kLatency + kMillisecond;
 
-ThreadGroupOptions linked() { return {Link{20us, 1e9}}; }
+ThreadGroupOptions linked() { return {Link{20, 1'000}}; }
 
 // A collective of one buffer for sending and one for receiving, which live as long as it does.
 class Call {
@@ -297,7 +297,7 @@ TEST(Link, ATimeoutSaysThatTheLinkIsBusy) {
 // A wait that looks at the clock twice must not sleep when its time comes between the two.
 TEST(Link, WaitsOfAFewMicrosecondsAreNeverSleptThrough) {
   WorldOptions options;
-  options.link = Link{3us, 1e9};
+  options.link = Link{3, 1'000};
   options.timeout = 20s;
   const auto program = [](World& world) -> Task<void> {
     const Collective barrier;
@@ -312,7 +312,7 @@ TEST(Link, WaitsOfAFewMicrosecondsAreNeverSleptThrough) {
 
 TEST(Link, OfAWorldIsOnTheRanksOwnClock) {
   WorldOptions options;
-  options.link = Link{2ms, 1e9};
+  options.link = Link{2'000, 1'000};
   const auto program = [](World& world) -> Task<void> {
     const Call call = all_reduce();
     const std::int64_t begin = now_ns();

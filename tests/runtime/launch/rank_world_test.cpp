@@ -1,7 +1,7 @@
 // What options ask for holds on every host, at the ends of its range, and in a simulation.
 #include <string>
 
-#include <coshard/runtime/comm/link.h>
+#include <coshard/runtime/cost/link.h>
 #include <coshard/runtime/launch/simulate.h>
 #include "runtime/launch/rank_world.h"
 #include "runtime/launch/roster.h"
@@ -29,7 +29,7 @@ Task<void> times_one(World& world, Clock::duration& took) {
 }
 TEST(Options, ALinkIsEmulatedOnACallersContextToo) {
   WorldOptions options = quick_options(2);
-  options.link = Link{100ms, 1e9};
+  options.link = Link{100'000, 1'000};
   std::vector<Clock::duration> took(2);
   const auto program = [&](World& world) {
     return times_one(world, took[static_cast<std::size_t>(world.rank())]);
@@ -58,7 +58,7 @@ TEST(Options, TheCoresOfAMachineAreSharedByTheRanksOnIt) {
 Task<void> ends_at_once(World&) { co_return; }
 TEST(Options, BadOptionsAreRefusedByTheCallOnACallersContextToo) {
   std::vector<WorldOptions> bad(4, quick_options(2));
-  bad[0].link = Link{0ns, 0.0};
+  bad[0].link = Link{0, 0};
   bad[1].progress_threads = -3;
   bad[2].rank_threads = -1;
   bad[3].communicator = "no such";

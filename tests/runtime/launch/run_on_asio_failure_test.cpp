@@ -306,7 +306,7 @@ TEST(RunOnAsio, LinkAndProgressThreadsAreThereToo) {
   for (const int helpers : {0, 1}) {
     asio::io_context io;
     WorldOptions options = quick_options(2);
-    options.link = Link{.latency = 20ms, .bytes_per_second = 1e9};
+    options.link = Link{20'000, 1'000};
     options.progress_threads = helpers;
     const auto begin = Clock::now();
     const End end = end_on(io, options, [](World& world) { return sums(world, 3, 2); });

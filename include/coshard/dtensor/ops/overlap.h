@@ -27,6 +27,15 @@ inline bool arrives_by_shards(const Tensor& x) {
   return x.defined() && x.in_flight() && x.storage()->gathered != nullptr;
 }
 
+// The linear layers with these weights multiply the shards of x, which are arriving, together: for
+// each of them the cost model compares all with all.
+inline void multiply_together(const Tensor& x, std::span<const Tensor> weights) {
+  Gathered gathered = *x.storage()->gathered;
+  for (const Tensor& weight : weights)
+    if (weight.is_distributed()) gathered.weights.push_back(weight.spec());
+  x.storage()->gathered = std::make_shared<const Gathered>(std::move(gathered));
+}
+
 // linear(x, weight, bias), redistributed to `target` if given; on the tape as these two operators.
 // Two overlapped schedules, used for dX in backward too; the plain one runs where they would be
 // slower (`overlap`):

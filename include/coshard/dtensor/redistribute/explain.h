@@ -6,8 +6,8 @@
 #include <vector>
 
 #include <coshard/dtensor/layout.h>
-#include <coshard/dtensor/redistribute/cost.h>
 #include <coshard/dtensor/shape.h>
+#include <coshard/runtime/cost/link.h>
 #include <coshard/runtime/dtype.h>
 
 #pragma GCC visibility push(default)
@@ -16,7 +16,7 @@ namespace coshard {
 struct PlanQuestion {
   std::vector<std::string> mesh_names;
   std::vector<int> mesh_shape;
-  std::vector<LinkCost> links;  // one per dimension, or none: LinkCost()
+  std::vector<Link> links;  // one per dimension, or none: Link()
   Shape shape;
   DType dtype = DType::F32;
   Layout from, to;

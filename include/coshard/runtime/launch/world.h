@@ -11,9 +11,9 @@
 #include <vector>
 
 #include <coshard/runtime/comm/communicator.h>
-#include <coshard/runtime/comm/link.h>
 #include <coshard/runtime/coro/executor.h>
 #include <coshard/runtime/coro/task.h>
+#include <coshard/runtime/cost/link.h>
 #include <coshard/runtime/device/device.h>
 #include <coshard/runtime/launch/failure.h>
 #include <coshard/runtime/launch/stop_request.h>

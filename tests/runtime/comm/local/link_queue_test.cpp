@@ -11,7 +11,7 @@ namespace coshard::testing {
 namespace {
 using testing::kMicrosecond;
 
-const Link kLink{std::chrono::microseconds(10), 1e9};  // a byte takes a nanosecond
+const Link kLink{10, 1'000};  // a byte takes a nanosecond
 
 Collective gather_of(std::int64_t elements) {
   Collective c;

@@ -96,7 +96,7 @@ TEST(ProgressThreads, WhatHangsOnACollectiveIsDoneTooAndInOrder) {
 
 TEST(ProgressThreads, AChainWaitsForItsEmulatedLink) {
   WorldOptions options = helped(2, 1);
-  options.link = Link{std::chrono::milliseconds(2), 100e9};
+  options.link = Link{2'000, 100'000};
   const auto program = [](World& world) -> Task<void> {
     const std::vector<int> all{0, 1};
     const auto other = world.communicator()->subgroup(all, "dp");

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdint>
 
-#include <coshard/dtensor/device_mesh.h>
 #include <coshard/runtime/dtype.h>
 
 namespace coshard {
@@ -38,17 +37,11 @@ struct GemmTable {
   std::int64_t waves(std::int64_t rows, std::int64_t n) const;
 };
 
-// Times of one rank's GEMMs of one dtype: as measured, else from a constant rate. A view of a
-// mesh's calibration.
+// Times of one rank's GEMMs of one dtype: as measured, else from a constant rate. A view of a table.
 struct GemmModel {
   const GemmTable* table = nullptr;
   int threads = 1;  // of a rank on a CPU; 0: a GPU
   std::int64_t ns(std::int64_t rows, std::int64_t n, std::int64_t k) const;
 };
-GemmModel gemm_model(const DeviceMesh& mesh, DType dtype);
-inline std::int64_t gemm_ns(const DeviceMesh& mesh, std::int64_t rows, std::int64_t n,
-                            std::int64_t k, DType dtype) {
-  return gemm_model(mesh, dtype).ns(rows, n, k);
-}
 
 }  // namespace coshard

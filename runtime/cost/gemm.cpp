@@ -1,8 +1,6 @@
-#include "dtensor/ops/gemm_model.h"
+#include "runtime/cost/gemm.h"
 
 #include <algorithm>
-
-#include "dtensor/calibration.h"
 
 namespace coshard {
 namespace {
@@ -93,13 +91,6 @@ std::int64_t GemmModel::ns(std::int64_t rows, std::int64_t n, std::int64_t k) co
   if (threads > 0) return 2 * rows * n * k / (kCoreRate * threads);
   const std::int64_t wave_flops = kUnmeasuredMultiprocessors * kTileRows * kTileColumns * 2 * k;
   return waves_of(rows, n, kUnmeasuredMultiprocessors) * (wave_flops / kGpuRate);
-}
-
-GemmModel gemm_model(const DeviceMesh& mesh, DType dtype) {
-  const auto& measured = mesh.calibration();
-  const bool cpu = mesh.device_type() == DeviceKind::Cpu;
-  return {measured ? measured->table(dtype) : nullptr,
-          cpu ? std::max(1, mesh.world().options().threads) : 0};
 }
 
 }  // namespace coshard

@@ -1,8 +1,8 @@
-#include "runtime/device/sim/link_model.h"
+#include "runtime/cost/link_model.h"
 
 #include <algorithm>
 
-#include <coshard/runtime/comm/link.h>
+#include <coshard/runtime/cost/link.h>
 #include "runtime/comm/collective.h"
 #include "runtime/device/sim/limits.h"
 

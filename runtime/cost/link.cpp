@@ -1,5 +1,6 @@
-#include <coshard/runtime/comm/link.h>
+#include <coshard/runtime/cost/link.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -45,13 +46,23 @@ std::string text_of(double value, const std::array<Unit, N>& units, const Unit& 
   return str_cat(value / best.value, best.name);
 }
 
-constexpr double kLongest = 1e18;  // ns
+constexpr double kLongestNs = 1e18;          // that the clock holds
+constexpr double kMostForecastNs = 1e15;     // 11 days, so that sums of forecasts do not overflow
+constexpr double kCopyBytesPerUs = 100'000;  // within one rank's memory
+// Slicing a replica moves nothing, but a strategy that leaves an input alone is preferred.
+constexpr double kLocal = 1e-3;
 
 }  // namespace
 
+std::int64_t Link::latency_ns() const {
+  return std::llround(std::min(latency * 1e3, kMostForecastNs));
+}
+std::int64_t Link::transfer_ns(double bytes) const {
+  return std::llround(std::min(bytes / bytes_per_us * 1e3, kMostForecastNs));
+}
 std::int64_t Link::time_ns(std::int64_t bytes) const {
-  const double transfer = static_cast<double>(bytes) / bytes_per_second * 1e9;
-  return std::llround(std::min(static_cast<double>(latency.count()) + transfer, kLongest));
+  const double us = latency + static_cast<double>(bytes) / bytes_per_us;
+  return std::llround(std::min(us * 1e3, kLongestNs));
 }
 
 Link parse_link(std::string_view text) {
@@ -61,22 +72,41 @@ Link parse_link(std::string_view text) {
   const auto rate = quantity(comma == text.npos ? first : text.substr(comma + 1), kRates);
   CS_REQUIRE(latency && rate, "link: expected a latency and a rate such as 20us,1GB/s, got '", text,
              "'");
-  CS_REQUIRE(*latency >= 0 && *latency <= kLongest, "link ", text,
-             ": the latency must be from 0 to ", kLongest / 1e9, " s");
+  CS_REQUIRE(*latency >= 0 && *latency <= kLongestNs, "link ", text,
+             ": the latency must be from 0 to ", kLongestNs / 1e9, " s");
   CS_REQUIRE(*rate > 0, "link ", text, ": the rate must be above 0");
-  return {std::chrono::nanoseconds(std::llround(*latency)), *rate};
+  return {std::round(*latency) / 1e3, *rate / 1e6};
 }
 
-void check(const Link& link) {
-  CS_REQUIRE(link.latency.count() >= 0, "link: the latency must be at least 0, got ",
-             link.latency.count(), " ns");
-  CS_REQUIRE(link.bytes_per_second > 0 && std::isfinite(link.bytes_per_second),
-             "link: the rate must be above 0, got ", link.bytes_per_second, " B/s");
+void check(const Link& link, std::string_view about) {
+  CS_REQUIRE(link.latency >= 0 && std::isfinite(link.latency), about,
+             ": the latency must be at least 0 us, got ", link.latency);
+  CS_REQUIRE(link.bytes_per_us > 0 && std::isfinite(link.bytes_per_us), about,
+             ": the rate must be above 0 bytes per us, got ", link.bytes_per_us);
+  CS_REQUIRE(link.contention >= 0 && link.contention <= 1, about,
+             ": the contention must be from 0 to 1, got ", link.contention);
 }
 
 std::string to_string(const Link& link) {
-  return str_cat(text_of(static_cast<double>(link.latency.count()), kTimes, kTimes.front()), ',',
-                 text_of(link.bytes_per_second, kRates, kRates.back()));
+  return str_cat(text_of(link.latency * 1e3, kTimes, kTimes.front()), ',',
+                 text_of(link.bytes_per_us * 1e6, kRates, kRates.back()));
+}
+
+Link slowest(std::span<const Link> links, unsigned dims) {
+  if (links.empty()) return {};
+  Link slow{0, std::numeric_limits<double>::infinity(), 0};
+  for (std::size_t m = 0; m < links.size(); ++m) {
+    if ((dims >> m & 1U) == 0) continue;
+    slow.latency = std::max(slow.latency, links[m].latency);
+    slow.bytes_per_us = std::min(slow.bytes_per_us, links[m].bytes_per_us);
+    slow.contention = std::max(slow.contention, links[m].contention);
+  }
+  return slow;
+}
+
+double time_of(bool collective, double bytes_moved, double bytes_copied, const Link& link) {
+  return (collective ? link.latency : kLocal) + bytes_moved / link.bytes_per_us +
+         bytes_copied / kCopyBytesPerUs;
 }
 
 std::int64_t algorithmic_bytes(const Collective& collective, int ranks, std::int64_t bytes) {

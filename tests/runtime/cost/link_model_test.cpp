@@ -1,4 +1,4 @@
-#include "runtime/device/sim/link_model.h"
+#include "runtime/cost/link_model.h"
 
 #include <gtest/gtest.h>
 

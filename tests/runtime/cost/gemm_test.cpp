@@ -1,10 +1,7 @@
 // Times of products by shape: interpolated, extrapolated, in waves.
-#include "dtensor/ops/gemm_model.h"
+#include "runtime/cost/gemm.h"
 
 #include <gtest/gtest.h>
-
-#include "dtensor/calibration.h"
-#include "tests/support/ranks.h"
 
 namespace coshard {
 namespace {
@@ -83,23 +80,6 @@ TEST(GemmModel, WithoutACalibrationIsAConstantRate) {
   EXPECT_EQ(core.ns(0, 300, 1'000), 0);
   EXPECT_EQ(gpu.ns(128, 256, 4096), gpu.ns(128 * 12, 256 * 11, 4096)) << "one wave of 132 tiles";
   EXPECT_EQ(gpu.ns(128 * 12, 256 * 11 + 1, 4000), 2 * gpu.ns(128, 256, 4000));
-}
-
-TEST(GemmModel, OfAMeshFollowsItsCalibration) {
-  testing::on_ranks(2, [](World& world) -> Task<void> {
-    const DeviceMesh plain = init_device_mesh(world, {2}, {"tp"});
-    Calibration measured;
-    measured.products = {table_of(7'000, 1024)};
-    const auto shared = std::make_shared<const Calibration>(measured);
-    const DeviceMesh mesh = plain.with_calibration(shared);
-    EXPECT_EQ(gemm_ns(mesh, 8, 128, 128, DType::F32), 7'000 + 8 * 128 * 128);
-    EXPECT_EQ(gemm_ns(mesh, 8, 128, 128, DType::BF16), gemm_ns(plain, 8, 128, 128, DType::BF16));
-    EXPECT_EQ(gemm_ns(mesh["tp"], 8, 128, 128, DType::F32), 7'000 + 8 * 128 * 128);
-    EXPECT_FALSE(mesh == plain);
-    EXPECT_TRUE(mesh == plain.with_calibration(std::make_shared<const Calibration>(measured)));
-    EXPECT_TRUE(mesh.with_links({{1, 2}}).calibration() == shared);
-    co_return;
-  });
 }
 
 }  // namespace
