@@ -32,10 +32,15 @@ COSHARD_INLINE Vec load(const Float16* from) {
   __m128i half;
   std::memcpy(&half, from, sizeof half);
   return _mm256_cvtph_ps(half);
-#else
-  Vec v{};
-  for (int l = 0; l < kLanes; ++l) v[l] = from[l];
-  return v;
+#else  // as Float16 does
+  HalfWords words;
+  std::memcpy(&words, from, sizeof words);
+  const IVec stored = reinterpret_cast<IVec>(__builtin_convertvector(words, UVec));
+  const IVec half = stored & 0x7fff;
+  const IVec special = half > 0x7bff, tiny = half < 0x400;
+  const IVec normal = (half << 13) + 0x38000000 + (special & 0x38000000);
+  const IVec small = bits(__builtin_convertvector(half, Vec) * 0x1p-24F);
+  return from_bits((tiny ? small : normal) | ((stored & 0x8000) << 16));
 #endif
 }
 COSHARD_INLINE void store(Float16* to, Vec v) {
@@ -45,8 +50,17 @@ COSHARD_INLINE void store(Float16* to, Vec v) {
 #elif defined(__F16C__)
   const __m128i half = _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT);
   std::memcpy(static_cast<void*>(to), &half, sizeof half);
-#else
-  for (int l = 0; l < kLanes; ++l) to[l] = v[l];
+#else  // as Float16 does
+  const IVec size = bits(absolute(v));
+  const IVec nan = 0x7e00 | ((size >> 13) & 0x3ff);
+  const IVec small = bits(from_bits(size) + 0.5F) - 0x3f000000;
+  const IVec normal = (size - 0x38000000 + 0xfff + ((size >> 13) & 1)) >> 13;
+  IVec half = size < 0x477ff000 ? normal : all_ints(0x7c00);
+  half = size < 0x38800000 ? small : half;
+  half = size > 0x7f800000 ? nan : half;
+  const UVec sign = (reinterpret_cast<UVec>(v) >> 16) & 0x8000U;
+  const HalfWords words = __builtin_convertvector(reinterpret_cast<UVec>(half) | sign, HalfWords);
+  std::memcpy(static_cast<void*>(to), &words, sizeof words);
 #endif
 }
 

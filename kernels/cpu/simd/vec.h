@@ -5,16 +5,16 @@
 
 namespace coshard::kernels::cpu::COSHARD_ISA {
 
-// The first `count` lanes; the rest are `rest`.
+// The first `count` lanes; the rest are `rest`. Conversions are not inlined: a tail is short, and its
+// code would be most of a loop's.
 template <class T>
-COSHARD_INLINE Vec load_part(const T* from, std::int64_t count, Real rest = 0) {
-  T lanes[kLanes];
-  const T filler(rest);
-  for (int l = 0; l < kLanes; ++l) lanes[l] = l < count ? from[l] : filler;
-  return load(lanes);
+[[gnu::noinline]] inline Vec load_part(const T* from, std::int64_t count, Real rest = 0) {
+  T lanes[kLanes] = {};
+  for (int l = 0; l < count; ++l) lanes[l] = from[l];
+  return select(lane_index() < all_ints(static_cast<Int>(count)), load(lanes), all(rest));
 }
 template <class T>
-COSHARD_INLINE void store_part(T* to, Vec v, std::int64_t count) {
+[[gnu::noinline]] inline void store_part(T* to, Vec v, std::int64_t count) {
   T lanes[kLanes];
   store(lanes, v);
   for (int l = 0; l < count; ++l) to[l] = lanes[l];
@@ -35,6 +35,15 @@ COSHARD_INLINE void store_part(Real* to, Vec v, std::int64_t count) {
 #else
   _mm512_mask_storeu_ps(to, first_lanes(count), v);
 #endif
+}
+#else
+COSHARD_INLINE Vec load_part(const Real* from, std::int64_t count, Real rest = 0) {
+  Real lanes[kLanes];
+  for (int l = 0; l < kLanes; ++l) lanes[l] = l < count ? from[l] : rest;
+  return load(lanes);
+}
+COSHARD_INLINE void store_part(Real* to, Vec v, std::int64_t count) {
+  for (int l = 0; l < count; ++l) to[l] = v[l];
 }
 #endif
 

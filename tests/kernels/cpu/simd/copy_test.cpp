@@ -1,8 +1,10 @@
+#include <bit>
 #include <numeric>
 #include <range/v3/view/cartesian_product.hpp>
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/reference/reference.h"
+#include "tests/kernels/cpu/simd/sets.h"
 #include "tests/kernels/samples.h"
 
 namespace coshard::kernels {
@@ -75,6 +77,42 @@ TEST(Copy, RoundsToNearestEvenInBf16AsTheValueTypeDoes) {
   cpu::run(Copy{got.view({1000}), x.view({1000})});
   reference::run(Copy{want.view({1000}), x.view({1000})});
   EXPECT_EQ(got, want);
+}
+
+// Every f16, and the floats at which the rounding to f16 changes, with their neighbours.
+TEST(Copy, ConvertsF16ToAndFromTheBitsOfTheValueTypeInEverySet) {
+  std::vector<Float16> halves(1 << 16);
+  std::vector<float> values;
+  for (std::size_t i = 0; i < halves.size(); ++i) {
+    halves[i].bits = static_cast<std::uint16_t>(i);
+    const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(halves[i]));
+    for (const std::uint32_t step : {0U, 1U, 0xfffU, 0x1000U, 0x1001U})
+      values.push_back(std::bit_cast<float>(bits + step));
+  }
+  for (std::uint32_t size = 0x33000000; size < 0x38800000; size += 0x1001) {  // to subnormals
+    values.push_back(std::bit_cast<float>(size));
+    values.push_back(-std::bit_cast<float>(size));
+  }
+  const auto wide = static_cast<std::int64_t>(halves.size());
+  const auto narrow = static_cast<std::int64_t>(values.size());
+  for (const SimdSet& set : kSets) {
+    std::vector<float> widened(wide);
+    set.narrow.run(Copy{{widened.data(), DType::F32, 1, {wide}, {1}},
+                        {halves.data(), DType::F16, 1, {wide}, {1}}});
+    for (std::int64_t i = 0; i < wide; ++i) {
+      const float want = halves[i];
+      if (want == want) {
+        ASSERT_EQ(std::bit_cast<std::uint32_t>(widened[i]), std::bit_cast<std::uint32_t>(want));
+      } else {
+        ASSERT_NE(widened[i], widened[i]);
+      }
+    }
+    std::vector<Float16> narrowed(narrow);
+    set.narrow.run(Copy{{narrowed.data(), DType::F16, 1, {narrow}, {1}},
+                        {values.data(), DType::F32, 1, {narrow}, {1}}});
+    for (std::int64_t i = 0; i < narrow; ++i)
+      ASSERT_EQ(narrowed[i].bits, Float16(values[i]).bits) << set.name << " " << values[i];
+  }
 }
 
 TEST(Copy, ExpandsAndSlicesAndTakesEmptyViews) {

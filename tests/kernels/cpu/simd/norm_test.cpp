@@ -1,5 +1,6 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/reference/reference.h"
+#include "tests/kernels/cpu/simd/sets.h"
 #include "tests/kernels/samples.h"
 
 namespace coshard::kernels {
@@ -47,6 +48,19 @@ TEST(LayerNorm, AndItsGradientsMatchTheReference) {
                    "layer norm gradient " + std::to_string(i));
     }
   });
+}
+
+TEST(LayerNorm, OfAPartOfARegisterHasItsVarianceWhateverDtypeTheMeanHas) {
+  for (const SimdSet& set : kSets) {
+    for (const auto& [dtype, base] : {std::pair{DType::BF16, 200}, {DType::F16, 2000}}) {
+      Data x(dtype, 3);
+      for (int i = 0; i < 3; ++i) x.set(i, base + i * (i + 1) / 2);  // the mean is base + 4 / 3
+      Data y(dtype, 3), mean(DType::F32, 1), rstd(DType::F32, 1);
+      set.narrow.run(
+          LayerNorm{dtype, 1, 3, 0, x.ptr(), nullptr, nullptr, y.ptr(), mean.ptr(), rstd.ptr()});
+      EXPECT_NEAR(rstd.get(0), std::sqrt(9.0 / 14), 1e-4) << set.name << dtype;
+    }
+  }
 }
 
 TEST(RmsNorm, AndItsGradientsMatchTheReference) {
