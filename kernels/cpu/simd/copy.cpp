@@ -1,7 +1,7 @@
 // Strided copies of one element size, transposes in tiles, and conversion between
 // floating-point types.
+#include "kernels/cpu/simd/elementwise.h"
 #include "kernels/cpu/simd/kernels.h"
-#include "kernels/cpu/simd/strided.h"
 
 namespace coshard::kernels::cpu::COSHARD_ISA {
 namespace {
@@ -78,8 +78,7 @@ void copy_same(const Copy& args) {
     if (to_stride == 1 && from_stride == 1) {
       return copy_contiguous(to + at[0], from + at[1], count);
     }
-    for (std::int64_t i = 0; i < count; ++i)
-      to[at[0] + i * to_stride] = from[at[1] + i * from_stride];
+    copy_strided<T>(to + at[0], to_stride, from + at[1], from_stride, count);
   });
 }
 
@@ -90,24 +89,58 @@ void with_floating(DType dtype, F&& f) {
 }
 
 template <class To, class From>
+void convert_elements(To* to, const From* from, std::int64_t count) {
+  each_register(
+      0, count, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+        lanes.store(to + i, lanes.load(from + i));
+      });
+}
+
+void convert_contiguous(DType to_dtype, void* to, DType from_dtype, const void* from,
+                        std::int64_t count) {
+  if (from_dtype == DType::F32) {
+    return with_floating(to_dtype, [&](auto tag) {
+      convert_elements(as<decltype(tag)>(to), as<float>(from), count);
+    });
+  }
+  with_floating(from_dtype,
+                [&](auto tag) { convert_elements(as<float>(to), as<decltype(tag)>(from), count); });
+}
+
+// By way of f32, in blocks where another dtype is neither that nor contiguous.
 void convert(const Copy& args) {
   const View* views[2] = {&args.to, &args.from};
   const Loops<2> loops = loops_over(views);
+  const DType to_dtype = args.to.dtype, from_dtype = args.from.dtype;
   const std::int64_t to_stride = loops.stride(0);
   const std::int64_t from_stride = loops.stride(1);
+  const bool by_f32 = to_dtype != DType::F32 && from_dtype != DType::F32;
+  const bool in_place = to_stride == 1 && from_stride == 1 && !by_f32;
   each_row(loops, [&](const std::int64_t(&at)[2], std::int64_t count) {
-    To* to = as<To>(args.to.data) + at[0];
-    const From* from = as<From>(static_cast<const void*>(args.from.data)) + at[1];
-    if (to_stride != 1 || from_stride != 1) {
-      for (std::int64_t i = 0; i < count; ++i) {
-        to[i * to_stride] = To(static_cast<float>(from[i * from_stride]));
+    alignas(64) char stored[kBlock * sizeof(double)];
+    alignas(64) float wide[kBlock];
+    const std::int64_t step = in_place ? count : kBlock;
+    for (std::int64_t done = 0; done < count; done += step) {
+      const std::int64_t here = count - done < step ? count - done : step;
+      void* to = element_at(to_dtype, args.to.data, at[0] + done * to_stride);
+      const void* from = element_at(from_dtype, args.from.data, at[1] + done * from_stride);
+      if (from_stride != 1) {
+        copy_elements(from_dtype, stored, 1, from, from_stride, here);
+        from = stored;
       }
-      return;
+      if (by_f32) {
+        convert_contiguous(DType::F32, wide, from_dtype, from, here);
+        from = wide;
+      }
+      const DType left = by_f32 ? DType::F32 : from_dtype;
+      if (to_stride == 1) {
+        convert_contiguous(to_dtype, to, left, from, here);
+      } else {
+        alignas(64) char result[kBlock * sizeof(double)];
+        convert_contiguous(to_dtype, result, left, from, here);
+        copy_elements(to_dtype, to, to_stride, result, 1, here);
+      }
     }
-    each_register(
-        0, count, [=](std::int64_t i, auto lanes) __attribute__((always_inline)) {
-          lanes.store(to + i, lanes.load(from + i));
-        });
   });
 }
 
@@ -116,10 +149,7 @@ void convert(const Copy& args) {
 // Only called with equal or floating-point dtypes. Between f64 and the narrow ones by way of f32.
 void run(const Copy& args) {
   if (args.to.dtype != args.from.dtype) {
-    return with_floating(args.to.dtype, [&](auto to) {
-      with_floating(args.from.dtype,
-                    [&](auto from) { convert<decltype(to), decltype(from)>(args); });
-    });
+    return convert(args);
   }
   switch (size_of(args.to.dtype)) {
     case 1: return copy_same<std::uint8_t>(args);
