@@ -58,17 +58,15 @@ struct Workspace {
   Real* out;     // [kQueryRows][width]
 };
 
-template <class T>
 void forward_block(const Attention& args, const AttentionSizes& n, const Workspace& w,
                    std::int64_t b, std::int64_t h, std::int64_t first) {
   const std::int64_t rows = n.tq - first < kQueryRows ? n.tq - first : kQueryRows;
   const std::int64_t seen = n.visible(first + rows - 1);
   const std::int64_t width = n.width();
-  pack_rows(w.query, row_of<const T>(args.q, b, h, first), args.q.strides[2], rows, n.dim,
-            static_cast<Real>(args.scale));
+  pack_rows(w.query, rows_of(args.q, b, h, first), rows, n.dim, static_cast<Real>(args.scale));
   multiply({w.query, width, 1, w.keys, n.keys_width(), w.scores, n.keys_width(), false}, rows, seen,
            n.dim);
-  if (args.mask.data) add_mask<T>(args.mask, b, h, first, rows, seen, w.scores, n.keys_width());
+  if (args.mask.data) add_mask(args.mask, b, h, first, rows, seen, w.scores, n.keys_width());
   Real sums[kQueryRows];
   Real highs[kQueryRows];
   Real inverse[kQueryRows];
@@ -77,23 +75,21 @@ void forward_block(const Attention& args, const AttentionSizes& n, const Workspa
   multiply_seen(n, first, rows,
                 {w.scores, n.keys_width(), 1, w.values, width, w.out, width, false});
   for (std::int64_t r = 0; r < rows; ++r) {
-    unpack_rows(row_of<T>(args.out, b, h, first + r), 0, w.out + r * width, 1, n.dim, inverse[r]);
+    unpack_rows(rows_of(args.out, b, h, first + r), w.out + r * width, 1, n.dim, inverse[r]);
   }
 }
 
-template <class T>
 void forward_group(const Attention& args, const AttentionSizes& n, std::int64_t b,
                    std::int64_t kv) {
   const Workspace w = {
       scratch_of<Real>(0, n.dim * n.keys_width()), scratch_of<Real>(1, n.tk * n.width()),
       scratch_of<Real>(2, kQueryRows * n.width()), scratch_of<Real>(3, kQueryRows * n.keys_width()),
       scratch_of<Real>(4, kQueryRows * n.width())};
-  pack_transposed(w.keys, n.keys_width(), row_of<const T>(args.k, b, kv, 0), args.k.strides[2],
-                  n.tk, n.dim);
-  pack_rows(w.values, row_of<const T>(args.v, b, kv, 0), args.v.strides[2], n.tk, n.dim, 1.0F);
+  pack_transposed(w.keys, n.keys_width(), rows_of(args.k, b, kv, 0), n.tk, n.dim);
+  pack_rows(w.values, rows_of(args.v, b, kv, 0), n.tk, n.dim, 1.0F);
   for (std::int64_t h = kv * n.group(); h < (kv + 1) * n.group(); ++h) {
     for (std::int64_t first = 0; first < n.tq; first += kQueryRows) {
-      forward_block<T>(args, n, w, b, h, first);
+      forward_block(args, n, w, b, h, first);
     }
   }
 }
@@ -103,12 +99,10 @@ void forward_group(const Attention& args, const AttentionSizes& n, std::int64_t 
 // Only called with last strides of 1.
 void run(const Attention& args) {
   const AttentionSizes n = attention_sizes(args);
-  with_stored(args.q.dtype, [&](auto tag) {
-    parallel(n.batch * n.kv_heads, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        forward_group<decltype(tag)>(args, n, i / n.kv_heads, i % n.kv_heads);
-      }
-    });
+  parallel(n.batch * n.kv_heads, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      forward_group(args, n, i / n.kv_heads, i % n.kv_heads);
+    }
   });
 }
 

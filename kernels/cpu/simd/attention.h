@@ -2,8 +2,8 @@
 // Shapes and pointers shared by the attention forward and backward. Only included by the sources of
 // this directory.
 #include "kernels/cpu/scratch.h"
+#include "kernels/cpu/simd/elementwise.h"
 #include "kernels/cpu/simd/math.h"
-#include "kernels/cpu/simd/parallel.h"
 #include "kernels/cpu/simd/tile.h"
 
 namespace coshard::kernels::cpu::COSHARD_ISA {
@@ -36,9 +36,9 @@ AttentionSizes attention_sizes(const Args& args) {
 }
 
 // Adds keys [0, keys) of the mask's rows [first, first + rows) to their scores.
-template <class T>
-inline void add_mask(const View& mask, std::int64_t b, std::int64_t h, std::int64_t first,
-                     std::int64_t rows, std::int64_t keys, Real* scores, std::int64_t wide) {
+[[gnu::noinline]] inline void add_mask(const View& mask, std::int64_t b, std::int64_t h,
+                                       std::int64_t first, std::int64_t rows, std::int64_t keys,
+                                       Real* scores, std::int64_t wide) {
   const std::int64_t begin = b * mask.strides[0] + h * mask.strides[1];
   for (std::int64_t r = 0; r < rows; ++r) {
     const std::int64_t row = begin + (first + r) * mask.strides[2];
@@ -48,9 +48,11 @@ inline void add_mask(const View& mask, std::int64_t b, std::int64_t h, std::int6
       for (std::int64_t j = 0; j < keys; ++j)
         if (!keep[j * mask.strides[3]]) score[j] = -kInf;
     } else {
-      const T* bias = static_cast<const T*>(mask.data) + row;
-      for (std::int64_t j = 0; j < keys; ++j)
-        score[j] += static_cast<Real>(bias[j * mask.strides[3]]);
+      with_stored(mask.dtype, [&](auto tag) {
+        const auto* bias = static_cast<const decltype(tag)*>(mask.data) + row;
+        for (std::int64_t j = 0; j < keys; ++j)
+          score[j] += static_cast<Real>(bias[j * mask.strides[3]]);
+      });
     }
   }
 }
@@ -75,10 +77,10 @@ inline void multiply_seen(const AttentionSizes& n, std::int64_t first, std::int6
   }
 }
 
-// The first element of row t of head h.
-template <class T>
-COSHARD_INLINE T* row_of(const View& v, std::int64_t b, std::int64_t h, std::int64_t t) {
-  return static_cast<T*>(v.data) + b * v.strides[0] + h * v.strides[1] + t * v.strides[2];
+// The rows of head h from row t on.
+COSHARD_INLINE StoredRows rows_of(const View& v, std::int64_t b, std::int64_t h, std::int64_t t) {
+  const std::int64_t at = b * v.strides[0] + h * v.strides[1] + t * v.strides[2];
+  return {v.dtype, element_at(v.dtype, v.data, at), v.strides[2]};
 }
 
 }  // namespace coshard::kernels::cpu::COSHARD_ISA

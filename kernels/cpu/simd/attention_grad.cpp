@@ -17,13 +17,16 @@ struct GradWorkspace {
   Real* slopes;    // [kQueryRows][keys_width]: gradients of the scores
 };
 
-template <class T>
-Real dot(const T* a, const T* b, std::int64_t dim) {
+Real dot(const StoredRows& a, const StoredRows& b, std::int64_t dim) {
   Vec sum{};
-  each_register(
-      0, dim, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
-        sum += lanes.load(a + i) * lanes.load(b + i);
-      });
+  with_stored(a.dtype, [&](auto tag) {
+    const auto* left = as<decltype(tag)>(a.data);
+    const auto* right = as<decltype(tag)>(b.data);
+    each_register(
+        0, dim, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+          sum += lanes.load(left + i) * lanes.load(right + i);
+        });
+  });
   return sum_lanes(sum);
 }
 
@@ -40,13 +43,12 @@ COSHARD_INLINE void score_gradients(Real* powers, Real* slopes, std::int64_t key
   hide_rest(slopes, keys, width);
 }
 
-template <class T>
-void store_mask_gradient(T* to, const Real* slopes, std::int64_t seen, std::int64_t keys) {
-  unpack_rows(to, 0, slopes, 1, seen, 1.0F);
-  for (std::int64_t j = seen; j < keys; ++j) to[j] = T(0.0F);
+void store_mask_gradient(const StoredRows& to, const Real* slopes, std::int64_t seen,
+                         std::int64_t keys) {
+  unpack_rows(to, slopes, 1, seen, 1.0F);
+  std::memset(element_at(to.dtype, to.data, seen), 0, (keys - seen) * size_of(to.dtype));
 }
 
-template <class T>
 void backward_block(const AttentionGrad& args, const AttentionSizes& n, const GradWorkspace& w,
                     std::int64_t b, std::int64_t h, std::int64_t first) {
   const std::int64_t rows = n.tq - first < kQueryRows ? n.tq - first : kQueryRows;
@@ -57,30 +59,28 @@ void backward_block(const AttentionGrad& args, const AttentionSizes& n, const Gr
   Real* query = w.rows;
   Real* dout = query + kQueryRows * width;
   Real* dquery = dout + kQueryRows * width;
-  pack_rows(query, row_of<const T>(args.q, b, h, first), args.q.strides[2], rows, n.dim, scale);
-  pack_rows(dout, row_of<const T>(args.dout, b, h, first), args.dout.strides[2], rows, n.dim, 1.0F);
+  pack_rows(query, rows_of(args.q, b, h, first), rows, n.dim, scale);
+  pack_rows(dout, rows_of(args.dout, b, h, first), rows, n.dim, 1.0F);
   multiply({query, width, 1, w.keys_t, wide, w.powers, wide, false}, rows, seen, n.dim);
   multiply({dout, width, 1, w.values_t, wide, w.slopes, wide, false}, rows, seen, n.dim);
-  if (args.mask.data) add_mask<T>(args.mask, b, h, first, rows, seen, w.powers, wide);
+  if (args.mask.data) add_mask(args.mask, b, h, first, rows, seen, w.powers, wide);
   const Real* lse = as<Real>(args.lse) + (b * n.heads + h) * n.tq + first;
   Real delta[kQueryRows];
   for (std::int64_t r = 0; r < rows; ++r) {
-    delta[r] = dot(row_of<const T>(args.dout, b, h, first + r),
-                   row_of<const T>(args.out, b, h, first + r), n.dim);
+    delta[r] = dot(rows_of(args.dout, b, h, first + r), rows_of(args.out, b, h, first + r), n.dim);
   }
   for (std::int64_t r = 0; r < rows; ++r) {
     const std::int64_t keys = lse[r] == -kInf ? 0 : n.visible(first + r);
     score_gradients(w.powers + r * wide, w.slopes + r * wide, keys, padded(seen), lse[r], delta[r]);
     if (args.dmask.data)
-      store_mask_gradient(row_of<T>(args.dmask, b, h, first + r), w.slopes + r * wide, seen, n.tk);
+      store_mask_gradient(rows_of(args.dmask, b, h, first + r), w.slopes + r * wide, seen, n.tk);
   }
   multiply_seen(n, first, rows, {w.slopes, wide, 1, w.keys, width, dquery, width, false});
   multiply({w.powers, 1, wide, dout, width, w.dvalues, width, true}, seen, n.dim, rows);
   multiply({w.slopes, 1, wide, query, width, w.dkeys, width, true}, seen, n.dim, rows);
-  unpack_rows(row_of<T>(args.dq, b, h, first), args.dq.strides[2], dquery, rows, n.dim, scale);
+  unpack_rows(rows_of(args.dq, b, h, first), dquery, rows, n.dim, scale);
 }
 
-template <class T>
 void backward_group(const AttentionGrad& args, const AttentionSizes& n, std::int64_t b,
                     std::int64_t kv) {
   const std::int64_t packed = n.tk * n.width();
@@ -93,20 +93,19 @@ void backward_group(const AttentionGrad& args, const AttentionSizes& n, std::int
                            scratch_of<Real>(5, 3 * kQueryRows * n.width()),
                            scratch_of<Real>(6, kQueryRows * n.keys_width()),
                            scratch_of<Real>(7, kQueryRows * n.keys_width())};
-  const T* k = row_of<const T>(args.k, b, kv, 0);
-  const T* v = row_of<const T>(args.v, b, kv, 0);
-  pack_rows(w.keys, k, args.k.strides[2], n.tk, n.dim, 1.0F);
-  pack_transposed(w.keys_t, n.keys_width(), k, args.k.strides[2], n.tk, n.dim);
-  pack_transposed(w.values_t, n.keys_width(), v, args.v.strides[2], n.tk, n.dim);
+  const StoredRows k = rows_of(args.k, b, kv, 0);
+  pack_rows(w.keys, k, n.tk, n.dim, 1.0F);
+  pack_transposed(w.keys_t, n.keys_width(), k, n.tk, n.dim);
+  pack_transposed(w.values_t, n.keys_width(), rows_of(args.v, b, kv, 0), n.tk, n.dim);
   std::memset(w.dkeys, 0, packed * sizeof(Real));
   std::memset(w.dvalues, 0, packed * sizeof(Real));
   for (std::int64_t h = kv * n.group(); h < (kv + 1) * n.group(); ++h) {
     for (std::int64_t first = 0; first < n.tq; first += kQueryRows) {
-      backward_block<T>(args, n, w, b, h, first);
+      backward_block(args, n, w, b, h, first);
     }
   }
-  unpack_rows(row_of<T>(args.dk, b, kv, 0), args.dk.strides[2], w.dkeys, n.tk, n.dim, 1.0F);
-  unpack_rows(row_of<T>(args.dv, b, kv, 0), args.dv.strides[2], w.dvalues, n.tk, n.dim, 1.0F);
+  unpack_rows(rows_of(args.dk, b, kv, 0), w.dkeys, n.tk, n.dim, 1.0F);
+  unpack_rows(rows_of(args.dv, b, kv, 0), w.dvalues, n.tk, n.dim, 1.0F);
 }
 
 }  // namespace
@@ -114,12 +113,10 @@ void backward_group(const AttentionGrad& args, const AttentionSizes& n, std::int
 // Only called with last strides of 1.
 void run(const AttentionGrad& args) {
   const AttentionSizes n = attention_sizes(args);
-  with_stored(args.q.dtype, [&](auto tag) {
-    parallel(n.batch * n.kv_heads, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        backward_group<decltype(tag)>(args, n, i / n.kv_heads, i % n.kv_heads);
-      }
-    });
+  parallel(n.batch * n.kv_heads, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      backward_group(args, n, i / n.kv_heads, i % n.kv_heads);
+    }
   });
 }
 

@@ -70,44 +70,57 @@ inline void multiply(const Product& p, std::int64_t rows, std::int64_t columns,
   }
 }
 
+// Contiguous rows of a stored matrix.
+struct StoredRows {
+  DType dtype;
+  void* data;
+  std::int64_t stride;
+};
+
 // to[r, 0..padded(columns)) = factor * from[r * stride + ..], the padding 0.
-template <class T>
-inline void pack_rows(Real* to, const T* from, std::int64_t stride, std::int64_t rows,
-                      std::int64_t columns, Real factor) {
+[[gnu::noinline]] inline void pack_rows(Real* to, const StoredRows& from, std::int64_t rows,
+                                        std::int64_t columns, Real factor) {
   const std::int64_t width = padded(columns);
-  for (std::int64_t r = 0; r < rows; ++r) {
-    Real* row = to + r * width;
-    std::int64_t c = 0;
-    each_register(
-        0, columns, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
-          store(row + i, lanes.load(from + r * stride + i) * factor);
-          c = i + kLanes;
-        });
-    for (; c < width; c += kLanes) store(row + c, Vec{});
-  }
+  with_stored(from.dtype, [&](auto tag) {
+    const auto* data = as<decltype(tag)>(from.data);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      Real* row = to + r * width;
+      std::int64_t c = 0;
+      each_register(
+          0, columns, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+            store(row + i, lanes.load(data + r * from.stride + i) * factor);
+            c = i + kLanes;
+          });
+      for (; c < width; c += kLanes) store(row + c, Vec{});
+    }
+  });
 }
 
 // to[c * width + r] = from[r * stride + c]: the transpose, its rows padded to `width` with 0.
-template <class T>
-inline void pack_transposed(Real* to, std::int64_t width, const T* from, std::int64_t stride,
-                            std::int64_t rows, std::int64_t columns) {
-  pack_lines<T>(to, width, {from, stride, 1}, rows, columns);
+[[gnu::noinline]] inline void pack_transposed(Real* to, std::int64_t width, const StoredRows& from,
+                                              std::int64_t rows, std::int64_t columns) {
+  with_stored(from.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    pack_lines<T>(to, width, {as<T>(from.data), from.stride, 1}, rows, columns);
+  });
   const std::int64_t end = (rows + kLanes - 1) / kLanes * kLanes;
   for (std::int64_t c = 0; c < columns; ++c) {
     for (std::int64_t r = end; r < width; r += kLanes) store(to + c * width + r, Vec{});
   }
 }
 
-template <class T>
-inline void unpack_rows(T* to, std::int64_t stride, const Real* from, std::int64_t rows,
-                        std::int64_t columns, Real factor) {
+[[gnu::noinline]] inline void unpack_rows(const StoredRows& to, const Real* from, std::int64_t rows,
+                                          std::int64_t columns, Real factor) {
   const std::int64_t width = padded(columns);
-  for (std::int64_t r = 0; r < rows; ++r) {
-    each_register(
-        0, columns, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
-          lanes.store(to + r * stride + i, lanes.load(from + r * width + i) * factor);
-        });
-  }
+  with_stored(to.dtype, [&](auto tag) {
+    auto* data = as<decltype(tag)>(to.data);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      each_register(
+          0, columns, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+            lanes.store(data + r * to.stride + i, lanes.load(from + r * width + i) * factor);
+          });
+    }
+  });
 }
 
 }  // namespace coshard::kernels::cpu::COSHARD_ISA
