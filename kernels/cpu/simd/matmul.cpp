@@ -71,7 +71,9 @@ void pack_panels(Real* to, const Lines<T>& from, std::int64_t lines, std::int64_
 
 template <int Rows, int Vecs>
 void run_tile(const Step& s) {
-  if (s.a_row == 1 && s.a_depth == kLanes) return gemm_tile<Rows, Vecs, true>(s);
+  if constexpr (Rows == kGemmRows) {
+    if (s.a_row == 1 && s.a_depth == kLanes) return gemm_tile<Rows, Vecs, true>(s);
+  }
   gemm_tile<Rows, Vecs, false>(s);
 }
 template <int Vecs, int Rows = kGemmRows>
