@@ -39,9 +39,11 @@ Seen run_layer(const std::string& communicator, ScheduleKind kind, Overlap overl
     const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
     const bool gathers = kind == ScheduleKind::Gather;
     const Layout of_x(Shard(gathers ? 0 : 1)), of_weight(Shard(gathers ? 0 : 1));
-    const Tensor whole = ramp(world, Shape{64, 64}, 0.5);
-    const Tensor x = distribute_tensor(whole, mesh, of_x);
-    const Tensor weight = distribute_tensor(whole, mesh, of_weight);
+    // More than 512 KiB, which `local` gathers shard by shard.
+    const std::int64_t count = gathers ? 16'400 : 64;
+    const Tensor rows = ramp(world, Shape{count, 8}, 0.5), square = ramp(world, Shape{8, 8}, 0.5);
+    const Tensor x = distribute_tensor(rows, mesh, of_x);
+    const Tensor weight = distribute_tensor(square, mesh, of_weight);
     x.to_vector();  // both are there
     weight.to_vector();
     if (world.rank() == 0) FakeDriver::get().keep_runs();
@@ -60,10 +62,11 @@ void expect_overlap(const std::string& communicator, ScheduleKind kind) {
   SCOPED_TRACE(communicator + ", schedule " + std::to_string(static_cast<int>(kind)));
   const Seen plain = run_layer(communicator, kind, Overlap::Off);
   EXPECT_EQ(plain.products, 1);
-  EXPECT_FALSE(plain.beside);
+  EXPECT_EQ(right_of(4, [&] { return run_layer(communicator, kind, Overlap::Off).beside; }), 0);
   const Seen overlapped = run_layer(communicator, kind, Overlap::Always);
   EXPECT_GT(overlapped.products, 1);
-  EXPECT_TRUE(overlapped.beside);
+  const auto overlaps = [&] { return run_layer(communicator, kind, Overlap::Always).beside; };
+  EXPECT_GT(right_of(4, overlaps), 0);  // if the host sees a transfer end first, it orders them
 }
 
 TEST(OverlapGate, ChoosesWhatOverlapsBetweenDevices) {
