@@ -28,7 +28,8 @@ struct Cost {
   }
 };
 
-constexpr double kLongest = 1e17;  // of a step, so that no sum overflows
+constexpr double kLongest = 1e17;    // of a step, so that no sum overflows
+constexpr double kSlack = 1 + 1e-9;  // of numbers of elements
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 std::size_t number_of(const std::vector<Layout>& layouts, const Layout& layout) {
@@ -80,6 +81,12 @@ class Search {
     }
     return told(nodes_[target].cost);
   }
+  // Whether no layout on the way there takes more elements than `most`.
+  bool holds_at_most(double most, std::size_t number) const {
+    for (; number != kNone; number = nodes_[number].before)
+      if (nodes_[number].priced.most > most * kSlack) return false;
+    return true;
+  }
   // To the nearest layout that has no Partial and is as it was elsewhere.
   PlanCost cost_to_reduce() {
     const Layout& from = layouts_[start_];
@@ -129,7 +136,7 @@ class Search {
     if (node.made) return node;
     node.made = true;
     node.priced = pricing_.ready(layouts_[number]);
-    node.too_large = node.priced.most > most_ * (1 + 1e-9);
+    node.too_large = node.priced.most > most_ * kSlack;
     if (!node.too_large) node.rest = rest_of(node);
     return node;
   }
@@ -236,7 +243,8 @@ std::vector<PlanStep> plan_steps(const std::vector<int>& mesh_shape, const Shape
   return steps;
 }
 
-// One search for each number of elements that a rank may hold on the way to a target.
+// One search without regard to how many elements a rank holds on the way, and one for each such limit
+// that it does not keep.
 class PlanCosts::Searches {
  public:
   Searches(std::span<const int> mesh_shape, const Shape& shape, int width, const Layout& from,
@@ -253,8 +261,12 @@ class PlanCosts::Searches {
     if (goal == from_) return {};
     const double most = std::max(held_, pricing_.ready(goal).most);
     const auto known = std::ranges::find(*layouts_, goal);
-    if (known != layouts_->end() && !has_strided(goal))
-      return search(most).cost_to(static_cast<std::size_t>(known - layouts_->begin()), limit);
+    if (known != layouts_->end() && !has_strided(goal)) {
+      const auto number = static_cast<std::size_t>(known - layouts_->begin());
+      const PlanCost cost = search(kNever).cost_to(number, limit);
+      if (cost.time == kNever || search(kNever).holds_at_most(most, number)) return cost;
+      return search(most).cost_to(number, limit);
+    }
     // A target with placements of its own may have other layouts on its way.
     const auto layouts = plan_layouts(mesh_shape_, shape_, from_, goal);
     return Search(pricing_, *layouts, from_, kNone, most).cost_to(number_of(*layouts, goal), limit);
