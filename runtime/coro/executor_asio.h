@@ -15,6 +15,7 @@
 #include <utility>
 
 #include <coshard/runtime/coro/executor.h>
+#include <coshard/runtime/coro/stack_room.h>
 #include "runtime/coro/asio_gate.h"
 
 namespace coshard {
@@ -73,7 +74,9 @@ class Executor::Running {
       : context_(*executor.context_),
         thread_(RankContext::exchange(&context_)),
         before_(std::exchange(context_.executor, &executor)),
-        branch_(context_.branch()) {}
+        branch_(context_.branch()) {
+    StackRoom::know();
+  }
   ~Running() {
     context_.set_branch(branch_);
     context_.executor = before_;

@@ -32,6 +32,8 @@ struct Fiber::Entry {
 Fiber::Fiber(std::function<void()> body, std::size_t stack_bytes)
     : body_(std::move(body)),
       stack_(stack_bytes),
+      room_{reinterpret_cast<std::uintptr_t>(stack_.bottom()), stack_.bytes(), FiberStack::kGuard,
+            true},
       context_(context::make_fcontext(stack_.top(), stack_.bytes(), &Entry::run)) {
   CS_REQUIRE(body_, "fiber: its function is empty");
   own_ = make_side(stack_.bottom(), stack_.bytes());
@@ -68,9 +70,11 @@ void Fiber::enter_stack() noexcept {
   Fiber* const before = std::exchange(current_, this);
   state_ = State::Running;
   std::swap(globals, exceptions_);
+  const StackPlace resumers = StackRoom::exchange(room_);
   before_resume(resumer_, own_);
   const context::transfer_t back = context::jump_fcontext(context_, this);
   after_jump(resumer_, own_);
+  StackRoom::exchange(resumers);
   context_ = back.fctx;
   std::swap(globals, exceptions_);
   current_ = before;

@@ -6,7 +6,7 @@
 #include <exception>
 #include <functional>
 
-#include <coshard/runtime/coro/frame_cache.h>
+#include <coshard/runtime/coro/stack_room.h>
 #include "runtime/coro/fiber_stack.h"
 #include "runtime/coro/fiber_switch.h"
 
@@ -14,10 +14,10 @@ namespace coshard {
 
 class Fiber {
  public:
-  // 1 MiB, of which only touched pages exist; sanitizers make frames larger.
-  static constexpr std::size_t kStackBytes = std::size_t{kCacheFrames ? 1 : 4} << 20;
+  // As much as a thread usually has; only touched pages exist.
+  static constexpr std::size_t kStackBytes = std::size_t{8} << 20;
 
-  // Runs nothing yet. Error{BadInput}: an empty function, or no memory for the stack.
+  // Runs nothing yet. Error{BadInput}: an empty function, or no room for the stack.
   explicit Fiber(std::function<void()> body, std::size_t stack_bytes = kStackBytes);
   // On its thread. A fiber that has begun but not ended is abandoned: its suspend() throws
   // Error{Cancelled}, as does every later one, so that its stack unwinds here; exceptions it throws
@@ -54,6 +54,7 @@ class Fiber {
 
   std::function<void()> body_;
   FiberStack stack_;
+  StackPlace room_;
   State state_ = State::Fresh;
   bool given_up_ = false;
   const void* thread_ = nullptr;  // thread of the first resume(): the address of its current_

@@ -15,6 +15,7 @@ namespace coshard {
 namespace {
 
 constexpr std::size_t kKeep = 64;
+constexpr std::size_t kKeptBytes = std::size_t{256} << 10;  // memory of each kept stack, at most
 constexpr std::size_t kLeast = std::size_t{16} << 10;
 
 std::size_t page() {
@@ -28,18 +29,28 @@ struct Mapping {
 };
 
 std::byte* map_stack(std::size_t bytes) {
-  void* memory = ::mmap(nullptr, page() + bytes, PROT_NONE,
+  void* memory = ::mmap(nullptr, FiberStack::kGuard + bytes, PROT_NONE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
-  std::byte* bottom = memory != MAP_FAILED ? static_cast<std::byte*>(memory) + page() : nullptr;
+  std::byte* bottom =
+      memory != MAP_FAILED ? static_cast<std::byte*>(memory) + FiberStack::kGuard : nullptr;
   if (bottom == nullptr || ::mprotect(bottom, bytes, PROT_READ | PROT_WRITE) != 0) {
     const int error = errno;
-    if (bottom != nullptr) ::munmap(memory, page() + bytes);
+    if (bottom != nullptr) ::munmap(memory, FiberStack::kGuard + bytes);
     fail(ErrorKind::BadInput,
-         str_cat("fiber: cannot allocate a stack of ", bytes, " bytes: ", std::strerror(error)));
+         str_cat("fiber: cannot allocate a stack of ", bytes, " bytes: ", std::strerror(error),
+                 "; run fewer ranks, lower WorldOptions::stack_bytes, or raise ulimit -v"));
   }
+  ::madvise(bottom, bytes, MADV_NOHUGEPAGE);  // a rank that needs a few KiB must not take 2 MiB
   return bottom;
 }
-void unmap_stack(Mapping stack) noexcept { ::munmap(stack.bottom - page(), page() + stack.bytes); }
+void unmap_stack(Mapping stack) noexcept {
+  ::munmap(stack.bottom - FiberStack::kGuard, FiberStack::kGuard + stack.bytes);
+}
+
+// Returns the memory of what a deep call has touched.
+void trim(Mapping stack) noexcept {
+  if (stack.bytes > kKeptBytes) ::madvise(stack.bottom, stack.bytes - kKeptBytes, MADV_DONTNEED);
+}
 
 // Fibers owned by objects of static storage duration may end after their thread's pool.
 constinit thread_local bool pool_is_gone = false;
@@ -88,6 +99,7 @@ FiberStack::~FiberStack() {
     unmap_stack(pool.free.front());
     pool.free.erase(pool.free.begin());
   }
+  trim({bottom_, bytes_});
   pool.free.push_back({bottom_, bytes_});
 }
 

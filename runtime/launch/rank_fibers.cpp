@@ -4,7 +4,8 @@
 
 namespace coshard {
 
-RankFibers::RankFibers(FiberPolicy* policy) : thread_(policy) {
+RankFibers::RankFibers(std::size_t stack_bytes, FiberPolicy* policy)
+    : thread_(policy, stack_bytes) {
   thread_.on_switch([this](int fiber) { switched(fiber); });
 }
 

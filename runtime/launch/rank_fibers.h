@@ -16,7 +16,7 @@ namespace coshard {
 
 class RankFibers {
  public:
-  explicit RankFibers(FiberPolicy* policy = nullptr);
+  explicit RankFibers(std::size_t stack_bytes, FiberPolicy* policy = nullptr);
   // Before run(). `program` must outlive this object.
   void add(int rank, const RankProgram& program);
   // Whether the rank's end has been reported.

@@ -52,7 +52,7 @@ class RankHost {
 std::unique_ptr<RankHost> own_threads();
 // Rank r is a fiber of thread r % threads. A waiting rank, even in a blocking wait, lets the next
 // rank of its thread run; a computing one does not.
-std::unique_ptr<RankHost> shared_threads(int threads);
+std::unique_ptr<RankHost> shared_threads(int threads, std::size_t stack_bytes);
 
 // run_ranks with the ranks of `roster` on `host`. `options` are settled.
 void run_ranks_on(RankHost& host, const WorldOptions& options, std::unique_ptr<Roster> roster,

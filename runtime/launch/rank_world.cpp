@@ -17,6 +17,8 @@ namespace coshard {
 namespace {
 
 constexpr int kRanksOfOneProcess = 2;
+constexpr std::size_t kLeastStack = std::size_t{256} << 10;
+constexpr std::size_t kMostStack = std::size_t{1} << 36;
 
 // `place`: the rank's index on its host.
 std::shared_ptr<Device> device_of(int rank, int place, const WorldOptions& options) {
@@ -63,6 +65,9 @@ void check(const WorldOptions& options) {
              " ms");
   CS_REQUIRE(options.rank_threads >= 0, "rank_threads must be at least 0, got ",
              options.rank_threads);
+  CS_REQUIRE(options.stack_bytes >= kLeastStack && options.stack_bytes <= kMostStack,
+             "stack_bytes must be ", kLeastStack, " to ", kMostStack, ", got ",
+             options.stack_bytes);
   if (options.rank_threads > 0 && options.device != DeviceKind::Cpu)
     fail(ErrorKind::Unsupported,
          str_cat("rank_threads ", options.rank_threads,

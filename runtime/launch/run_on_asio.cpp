@@ -198,6 +198,9 @@ void start_ranks(const WorldOptions& options, const Program& program,
   CS_REQUIRE(program, "run_ranks: the program is an empty function");
   CS_REQUIRE(options.rank_threads == 0, "rank_threads ", options.rank_threads,
              ": ranks on a caller's executors run on the threads of these");
+  CS_REQUIRE(!options.report_stack_overflow,
+             "report_stack_overflow: ranks on a caller's executors run on threads that are not the "
+             "library's; handle SIGSEGV there");
   const auto run = std::make_shared<AsioRun>(settled(options), program, executors);
   std::make_shared<AsioWatch>(run, executors.front(), std::move(done))->start();
   std::vector<std::shared_ptr<AsioRank>> ranks;

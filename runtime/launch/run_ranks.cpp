@@ -9,6 +9,7 @@
 #include "runtime/launch/rank_world.h"
 #include "runtime/launch/roster.h"
 #include "runtime/launch/run_state.h"
+#include "runtime/launch/stack_report.h"
 
 namespace coshard {
 namespace {
@@ -62,6 +63,7 @@ void run_world(Run& run, int rank, Executor& executor) {
 }
 
 void run_rank(Run& run, int rank, Executor& executor) {
+  const StackReport report(run.options.report_stack_overflow);
   run.state.begins(rank, executor);
   try {
     run_world(run, rank, executor);
@@ -97,7 +99,8 @@ void run_ranks_on(RankHost& host, const WorldOptions& options, std::unique_ptr<R
 void run_ranks(const WorldOptions& options, const Program& program) {
   CS_REQUIRE(program, "run_ranks: the program is an empty function");
   const WorldOptions all = settled(options);
-  const auto host = all.rank_threads > 0 ? shared_threads(all.rank_threads) : own_threads();
+  const auto host =
+      all.rank_threads > 0 ? shared_threads(all.rank_threads, all.stack_bytes) : own_threads();
   run_ranks_on(*host, all, make_roster(all), program);
 }
 

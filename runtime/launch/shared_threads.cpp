@@ -14,13 +14,15 @@ namespace {
 
 class SharedThreads final : public RankHost {
  public:
-  explicit SharedThreads(int threads) : threads_(threads) {}
+  SharedThreads(int threads, std::size_t stack_bytes)
+      : threads_(threads), stack_bytes_(stack_bytes) {}
 
   void run(std::span<const int> here, ThreadGroup&, const RankProgram& program) override {
     const std::size_t count = std::min(static_cast<std::size_t>(threads_), here.size());
     // Outlive all threads: ranks of one thread may still be ringing those of another.
     std::vector<std::unique_ptr<RankFibers>> shares;
-    for (std::size_t t = 0; t < count; ++t) shares.push_back(std::make_unique<RankFibers>());
+    for (std::size_t t = 0; t < count; ++t)
+      shares.push_back(std::make_unique<RankFibers>(stack_bytes_));
     std::vector<std::thread> threads;
     try {
       for (std::size_t t = 0; t < count; ++t) {
@@ -57,12 +59,13 @@ class SharedThreads final : public RankHost {
   }
 
   int threads_;
+  std::size_t stack_bytes_;
 };
 
 }  // namespace
 
-std::unique_ptr<RankHost> shared_threads(int threads) {
-  return std::make_unique<SharedThreads>(threads);
+std::unique_ptr<RankHost> shared_threads(int threads, std::size_t stack_bytes) {
+  return std::make_unique<SharedThreads>(threads, stack_bytes);
 }
 
 }  // namespace coshard

@@ -90,7 +90,7 @@ void simulate(const WorldOptions& options, const Program& program, std::uint64_t
   WorldOptions alone = settled(options, {});  // ignores this process's launcher
   alone.threads = 1;
   check(sim, alone.ranks);
-  Simulation simulation(seed, sim, alone.ranks);
+  Simulation simulation(seed, sim, alone);
   simulation.run(alone, [&](World& world) { return live(simulation, program, world); });
 }
 

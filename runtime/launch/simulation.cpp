@@ -9,8 +9,12 @@
 
 namespace coshard {
 
-Simulation::Simulation(std::uint64_t seed, const SimOptions& sim, int ranks)
-    : draw_(seed), sim_(sim), per_process_(ranks / sim.processes), alive_(ranks), fibers_(this) {
+Simulation::Simulation(std::uint64_t seed, const SimOptions& sim, const WorldOptions& world)
+    : draw_(seed),
+      sim_(sim),
+      per_process_(world.ranks / sim.processes),
+      alive_(world.ranks),
+      fibers_(world.stack_bytes, this) {
   for (int p = 0; p < sim.processes; ++p)
     processes_.push_back(std::make_unique<SimProcess>(*this, p, per_process_));
   if (sim.processes > 1) mpi_ = std::make_unique<SimulatedMpi>(network_of(~seed));

@@ -85,7 +85,7 @@ class SimProcess final : public RankHost, public TransferClock {
 
 class Simulation final : public FiberPolicy {
  public:
-  Simulation(std::uint64_t seed, const SimOptions& sim, int ranks);
+  Simulation(std::uint64_t seed, const SimOptions& sim, const WorldOptions& world);
 
   // run_ranks in each process; throws the error of the first one that failed.
   void run(const WorldOptions& options, const Program& program);

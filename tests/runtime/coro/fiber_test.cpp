@@ -101,8 +101,10 @@ TEST(Fiber, MisuseIsAnErrorThatSaysWhat) {
             "fiber: suspend called outside a fiber");
   EXPECT_EQ(error_text(ErrorKind::BadInput, [] { Fiber([] {}, 100); }),
             "fiber: stack size of 100 bytes is too small or too large; it needs at least 16384");
-  EXPECT_EQ(error_text(ErrorKind::BadInput, [] { Fiber([] {}, std::size_t{1} << 60); }),
-            "fiber: cannot allocate a stack of 1152921504606846976 bytes: Cannot allocate memory");
+  const std::string none =
+      error_text(ErrorKind::BadInput, [] { Fiber([] {}, std::size_t{1} << 60); });
+  for (const char* part : {"1152921504606846976 bytes", "stack_bytes", "ulimit -v"})
+    EXPECT_NE(none.find(part), std::string::npos) << none;
   Fiber self([&self] { self.resume(); });
   EXPECT_EQ(error_text(ErrorKind::BadInput, [&self] { self.resume(); }),
             "fiber: resumed while it is running");
@@ -172,20 +174,20 @@ TEST(Fiber, MayBeResumedWhileItsThreadUnwinds) {
   EXPECT_EQ(seen, 0);
 }
 
-TEST(Fiber, UsesMostOfAMebibyteOfStack) {
+TEST(Fiber, UsesAsMuchStackAsAThread) {
   std::size_t levels = 0;
   for (int round = 0; round < 3; ++round) {  // the second and third on a stack that was kept
-    Fiber fiber([&levels] { levels = deep(220); });
+    Fiber fiber([&levels] { levels = deep(1000); });
     while (!fiber.done()) fiber.resume();
-    EXPECT_EQ(levels, 221U);
+    EXPECT_EQ(levels, 1001U);
   }
 }
 
 TEST(Fiber, TakesAStackOfAnySize) {
   std::size_t levels = 0;
-  Fiber fiber([&levels] { levels = deep(1000); }, std::size_t{8} << 20);
+  Fiber fiber([&levels] { levels = deep(4000); }, std::size_t{32} << 20);
   while (!fiber.done()) fiber.resume();
-  EXPECT_EQ(levels, 1001U);
+  EXPECT_EQ(levels, 4001U);
 }
 
 TEST(Fiber, DestroyedBeforeItIsDoneItUnwindsWithAnError) {

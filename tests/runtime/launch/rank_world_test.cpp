@@ -57,11 +57,13 @@ TEST(Options, TheCoresOfAMachineAreSharedByTheRanksOnIt) {
 
 Task<void> ends_at_once(World&) { co_return; }
 TEST(Options, BadOptionsAreRefusedByTheCallOnACallersContextToo) {
-  std::vector<WorldOptions> bad(4, quick_options(2));
+  std::vector<WorldOptions> bad(6, quick_options(2));
   bad[0].link = Link{0, 0};
   bad[1].progress_threads = -3;
   bad[2].rank_threads = -1;
   bad[3].communicator = "no such";
+  bad[4].stack_bytes = 1000;
+  bad[5].stack_bytes = SIZE_MAX;
   for (const WorldOptions& options : bad) {
     EXPECT_THROW(run_ranks(options, ends_at_once), Error);
     asio::io_context io;

@@ -4,8 +4,9 @@
 // its locals. Not thread-safe: everything that resumes a task goes through its Executor
 // (executor.h).
 //   Limit: a task starts on its awaiter's stack and is destroyed from it, like a call. Recursion by
-//          co_await takes about 130 bytes of stack per level: 60,000 levels fit into a thread's
-//          8 MiB, and more overflow the stack. The number of successive awaits is not limited.
+//          co_await takes about 130 bytes of stack per level: 60,000 levels fit into 8 MiB. An
+//          await that leaves less than 64 KiB is Error{BadInput}. The number of successive awaits
+//          is not limited.
 #include <concepts>
 #include <coroutine>
 #include <exception>
@@ -15,6 +16,7 @@
 
 #include <coshard/runtime/coro/foreign.h>
 #include <coshard/runtime/coro/frame_cache.h>
+#include <coshard/runtime/coro/stack_room.h>
 #include <coshard/runtime/error.h>
 
 #pragma GCC visibility push(default)
@@ -174,6 +176,7 @@ class [[nodiscard]] Task {
     bool await_ready() {
       if (!task_.handle_) [[unlikely]]
         fail_empty_task();
+      StackRoom::check();
       task_.handle_.resume();
       return task_.handle_.done();
     }

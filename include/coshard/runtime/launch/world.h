@@ -32,6 +32,13 @@ struct WorldOptions {
   // thread each. A rank that waits lets the next one run; one that computes does not. io_context
   // handlers run between ranks, with none current.
   int rank_threads = 0;
+  // The stack of each rank that is a fiber: with rank_threads, and in a simulation. Only what is
+  // touched takes memory. At least 256 KiB; the stack of a rank with its own thread is the
+  // system's (ulimit -s). An await that leaves less than 64 KiB of a stack is Error{BadInput}.
+  std::size_t stack_bytes = std::size_t{8} << 20;
+  // Whether a rank that overflows its stack is named on stderr before the signal ends the process:
+  // run_ranks and simulate then handle SIGSEGV, on a stack of its own, and hand it on.
+  bool report_stack_overflow = false;
   std::chrono::milliseconds timeout{60'000};  // deadline of every host wait; 0: none
   // What the ranks compute on. Rank r of a host gets device r modulo the number of devices.
   DeviceKind device = DeviceKind::Cpu;
