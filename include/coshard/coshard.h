@@ -28,6 +28,7 @@
 #include <coshard/dtensor/waits_in_place.h>
 #include <coshard/runtime/coro/deadline.h>
 #include <coshard/runtime/coro/in_order.h>
+#include <coshard/runtime/coro/wait_limit.h>
 #include <coshard/runtime/coro/when_all.h>
 #include <coshard/runtime/launch/command_line.h>
 #include <coshard/runtime/launch/world.h>

@@ -35,7 +35,7 @@ std::string CollectiveInfo::text(std::string_view on) const {
 std::string CollectiveInfo::timeout_text(std::string_view on, std::int64_t waited_ns,
                                          std::string_view missing) const {
   return str_cat("timeout after ", time_text(waited_ns), " on rank ", world_rank, " waiting for ",
-                 text(on), "; ", missing);
+                 text(on), "; ", missing, kIfThatIsRight);
 }
 
 std::string CollectiveInfo::late_text(std::string_view on, std::int64_t waited_ns,

@@ -12,6 +12,10 @@
 
 namespace coshard {
 
+// What to do about a timeout of a wait that rightly takes long.
+inline constexpr std::string_view kIfThatIsRight =
+    "; if it rightly takes that long, raise --timeout or hold a cs::WaitLimit around the await";
+
 // A collective that has been issued and is being waited for.
 struct CollectiveInfo {
   CollectiveInfo(const Collective& collective, std::uint64_t number, int world_rank);

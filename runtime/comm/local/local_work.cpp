@@ -62,7 +62,7 @@ void LocalWork::block(int part, const Done& done, const Help& help) {
     const std::int64_t looked_ns = parker.now(), later = not_before(part);
     if (!done()) check(looked_ns - begin_ns);
     if (group.poisoned() || done() || help()) continue;
-    const std::int64_t timeout_ns = communicator_->timeout_ns();
+    const std::int64_t timeout_ns = this->timeout_ns();
     std::int64_t wake_ns = timeout_ns > looked_ns - begin_ns ? begin_ns + timeout_ns : 0;
     if (later > looked_ns) wake_ns = wake_ns == 0 ? later : std::min(wake_ns, later);
     // A busy emulated link also ends the wait, so then the rank does not count as asleep.
@@ -177,7 +177,7 @@ void LocalWork::check(std::int64_t waited_ns) {
 }
 
 bool LocalWork::is_overdue(std::int64_t waited_ns) {
-  const std::int64_t timeout_ns = communicator_->timeout_ns();
+  const std::int64_t timeout_ns = this->timeout_ns();
   if (timeout_ns <= 0 || waited_ns < timeout_ns || rest_is_here()) return false;
   if (!data_move()) return true;
   if (!told_late_.exchange(true))
@@ -194,8 +194,7 @@ bool LocalWork::data_move() const {
   bool any = false;
   for (int r = 0; r < group.size(); ++r) {
     const int world_rank = group.members()[static_cast<std::size_t>(r)];
-    bool moves =
-        !remote->here(world_rank) && remote->data_move(world_rank, communicator_->timeout_ns());
+    bool moves = !remote->here(world_rank) && remote->data_move(world_rank, timeout_ns());
     if ((misses(r) || lacks_data_of(r)) && !moves) {
       moves = remote->lately_may_wait(world_rank);
       if (!moves) return false;

@@ -4,10 +4,12 @@
 // stream is then ordered after it. Owned by the Work handles of one rank, used on its thread.
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <coshard/runtime/comm/communicator.h>
 #include <coshard/runtime/coro/rank_context.h>
+#include <coshard/runtime/coro/wait_limit.h>
 #include "runtime/comm/collective_info.h"
 #include "runtime/comm/local/local_communicator.h"
 
@@ -27,7 +29,11 @@ class LocalWork : public WorkState {
   void end_wait() final;
   bool listen(Parker& parker) final;
   void deaf(Parker& parker) noexcept final;
-  std::int64_t timeout_ns() const final { return communicator_->timeout_ns(); }
+  // By the limit where it is awaited, else where it was issued, else the communicator's.
+  std::int64_t timeout_ns() const final {
+    const std::optional<std::int64_t> here = WaitLimit::here();
+    return here ? *here : limit_.value_or(communicator_->timeout_ns());
+  }
   std::int64_t not_before(int part) const final;
   std::string describe() const final { return awaited_.text(communicator_->group().title()); }
   void given_up() final;
@@ -89,6 +95,8 @@ class LocalWork : public WorkState {
   bool data_move() const;
   void fail_if_missing_is_here() const;
   Sleeper* sleeper() const;
+
+  const std::optional<std::int64_t> limit_ = WaitLimit::here();  // where it was issued
 
   // Held while a blocking wait sleeps.
   class Listening final : public WaitInPlace {

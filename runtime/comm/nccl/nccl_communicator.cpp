@@ -5,6 +5,7 @@
 #include <atomic>
 #include <utility>
 
+#include <coshard/runtime/coro/wait_limit.h>
 #include <coshard/runtime/error.h>
 #include "runtime/comm/collective.h"
 #include "runtime/comm/nccl/nccl_api.h"
@@ -60,6 +61,7 @@ std::shared_ptr<WorkState> NcclCommunicator::start(Collective collective) {
 std::shared_ptr<NcclFlight> NcclCommunicator::announce(const Collective& collective) {
   auto flight = std::make_shared<NcclFlight>();
   flight->kind = collective.kind;
+  flight->limit = WaitLimit::here();
   flight->label = collective.label;
   flight->place = {collective.where, collective.operation, collective.module};
   flight->operation = std::make_shared<NcclOperation>();

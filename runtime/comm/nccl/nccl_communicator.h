@@ -138,6 +138,9 @@ class NcclCommunicator final : public Communicator,
     failed(std::make_exception_ptr(Error(kind, cause)), cause);
   }
   void look_at(const Work& announced, std::int64_t waited_ns);
+  std::int64_t timeout_of(const NcclFlight& flight) const {
+    return flight.limit.value_or(timeout_ns_.load());
+  }
   void examine(NcclFlight& flight, std::int64_t waited_ns);
   void examine_waits(std::int64_t now);
   // Without mutex_: throws the kept failure, once; returns if there is none.

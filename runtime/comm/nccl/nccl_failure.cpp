@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <coshard/runtime/error.h>
+#include "runtime/comm/collective_info.h"
 #include "runtime/comm/nccl/nccl_api.h"
 #include "runtime/comm/nccl/nccl_communicator.h"
 #include "runtime/device/cuda/cuda_device.h"
@@ -45,7 +46,8 @@ void NcclCommunicator::examine(NcclFlight& flight, std::int64_t waited_ns) {
   if (failed_) return;
   if (const ncclResult_t state = handle_->state(); state != ncclSuccess)
     return failed(ErrorKind::CommFailed, failure_text(flight, handle_->text(state)));
-  if (timeout_ns_ == 0 || waited_ns < timeout_ns_) return;
+  const std::int64_t limit = timeout_of(flight);
+  if (limit == 0 || waited_ns < limit) return;
   const std::shared_ptr<Event>& done = flight.operation->done;
   if (done != nullptr && done->query()) return;
   // A rank is missing but not overdue: data are still arriving from it.
@@ -54,7 +56,8 @@ void NcclCommunicator::examine(NcclFlight& flight, std::int64_t waited_ns) {
          failure_text(
              flight, str_cat("timeout after ", seconds(waited_ns), " s: all ranks have issued it, ",
                              done == nullptr ? "but NCCL has not accepted it"
-                                             : "but the device has not finished it")));
+                                             : "but the device has not finished it",
+                             kIfThatIsRight)));
 }
 
 // Checks flights that the compute stream waits for: a host that waits for that stream may not get
@@ -64,7 +67,8 @@ void NcclCommunicator::examine_waits(std::int64_t now) {
   for (const auto& flight : in_flight_) {
     if (flight->awaited_ns == 0) continue;
     since = std::max(since, flight->awaited_ns);
-    if (failed_ || timeout_ns_ == 0 || now - since < timeout_ns_) return;
+    const std::int64_t limit = timeout_of(*flight);
+    if (failed_ || limit == 0 || now - since < limit) return;
     if (flight->operation->done->query())
       flight->awaited_ns = 0;  // the next one's time starts now
     else
@@ -82,7 +86,8 @@ void NcclCommunicator::watch() noexcept {
     const std::int64_t waited = inside == 0 ? 0 : now - inside;
     const auto last = in_flight_.empty() ? nullptr : in_flight_.back();
     if (last != nullptr && !failed_) examine(*last, last->operation->done == nullptr ? waited : 0);
-    if (!failed_ && timeout_ns_ > 0 && waited >= timeout_ns_)
+    const std::int64_t limit = last != nullptr ? timeout_of(*last) : timeout_ns_.load();
+    if (!failed_ && limit > 0 && waited >= limit)
       failed(ErrorKind::Timeout, str_cat("rank ", rank(), " of ", title(),
                                          ": NCCL has not come back after ", seconds(waited), " s"));
     examine_waits(now);

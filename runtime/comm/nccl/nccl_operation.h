@@ -4,6 +4,7 @@
 // watchdog reads only what the communicator's mutex guards.
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -33,6 +34,7 @@ struct NcclFlight {
   std::string_view label;
   CallLocation place;
   std::uint64_t number = 0;
+  std::optional<std::int64_t> limit;         // WaitLimit where it was issued
   Work announced;                            // on the control communicator
   std::shared_ptr<NcclOperation> operation;  // mutex
   std::int64_t awaited_ns = 0;  // mutex: since when the compute stream waits for it; 0: it doesn't

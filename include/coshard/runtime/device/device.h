@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include <coshard/runtime/coro/wait_limit.h>
 #include <coshard/runtime/device/buffer.h>
 
 #pragma GCC visibility push(default)
@@ -112,9 +113,9 @@ class Device : public std::enable_shared_from_this<Device> {
   std::shared_ptr<Buffer> make_buffer(std::size_t bytes);
   std::shared_ptr<Buffer> borrow(void* data, std::size_t bytes);
 
-  // Deadline of each host wait; 0: none.
+  // Deadline of each host wait, where no WaitLimit holds; 0: none.
   void set_timeout(std::int64_t ns) { timeout_ns_ = ns; }
-  std::int64_t timeout_ns() const { return timeout_ns_; }
+  std::int64_t timeout_ns() const { return WaitLimit::here().value_or(timeout_ns_); }
   // How often the host has waited for the device: synchronize() and download().
   std::uint64_t host_waits() const { return host_waits_; }
   // Checked by every host wait until it is over.

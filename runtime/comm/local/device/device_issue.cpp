@@ -1,5 +1,6 @@
 // A LocalCommunicator on devices that queue their work: the issue by each rank, the queueing by the
 // last one, and the wait.
+#include <coshard/runtime/coro/wait_limit.h>
 #include <coshard/runtime/error.h>
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/local_communicator.h"
@@ -81,7 +82,7 @@ DeviceSide LocalCommunicator::device_side(Collective& collective) {
   side.device = device_;
   side.stream = is_point_to_point(collective.kind) ? message_stream_ : stream_;
   side.rank = world_rank();
-  side.timeout_ns = timeout_ns_;
+  side.timeout_ns = WaitLimit::here().value_or(timeout_ns_);
   side.timed = observer() != nullptr && !collective.unobserved;
   return side;
 }
