@@ -4,6 +4,7 @@
 #include <limits>
 
 #include <coshard/runtime/coro/executor.h>
+#include "runtime/coro/deadline_passed.h"
 
 namespace coshard {
 namespace {
@@ -105,10 +106,9 @@ struct Deadline::State final : Timer {
   explicit State(std::string text) : what(std::move(text)) {}
   void due() override {
     passed = true;
-    cancel();
+    scope.cancel(std::make_exception_ptr(DeadlinePassed(ErrorKind::Cancelled, what)));
   }
-  void stop() { cancel(); }
-  void cancel() { scope.cancel(std::make_exception_ptr(Error(ErrorKind::Cancelled, what))); }
+  void stop() { scope.cancel(std::make_exception_ptr(Error(ErrorKind::Cancelled, what))); }
   std::string what;
   CancelScope scope;
   std::shared_ptr<State*> reach = std::make_shared<State*>(this);

@@ -282,7 +282,8 @@ void Executor::take_turns() {
   if (!unordered_.empty()) look_after_unordered();
   budget_ = kBudget;
   if (thread_ != nullptr)
-    context_->parker().park(1, operations_under_way() || foreign_ > 0 ? asio_->context : nullptr);
+    context_->parker().park(1,
+                            operations_under_way() || !foreign_.empty() ? asio_->context : nullptr);
 }
 
 // Whether a peer or another thread will end a wait.
@@ -299,9 +300,12 @@ void Executor::idle() {
   if (size_ > 0) return;
   Waiting* head = waiting_.front();
   if (is_given_up(works)) std::rethrow_exception(interruption_);
-  if (timers_.empty() && !waits_for_others() && !works && foreign_ == 0)
+  if (timers_.empty() && !waits_for_others() && !works && foreign_.empty())
     std::rethrow_exception(waits_for_nobody());
-  if (head == nullptr || !spin(*head)) sleep(head, works || foreign_ > 0);
+  const std::int64_t until = only_foreign_until(works);
+  if (until != 0 && until <= now()) std::rethrow_exception(not_resumed());
+  if (head == nullptr || !spin(*head))
+    sleep(head, works || !foreign_.empty(), earlier(give_up_at_ns_, until));
 }
 
 // Spins for as long as a sleep and a wake-up cost; returns whether there is something to do now.
@@ -315,11 +319,10 @@ bool Executor::spin(Waiting& head) {
   return true;
 }
 
-void Executor::sleep(Waiting* head, bool asio_works) {
+void Executor::sleep(Waiting* head, bool asio_works, std::int64_t wake_ns) {
   Parker& parker = context_->parker();
   Nap nap(context_->sleeper);
   const std::int64_t now = parker.now();
-  std::int64_t wake_ns = give_up_at_ns_;
   if (!timers_.empty()) wake_ns = earlier(wake_ns, timers_.begin()->first);
   bool only_by_ranks = !asio_works && wake_ns == 0;  // can only ranks wake it
   struct Heard : std::vector<Waiting*> {
@@ -385,7 +388,9 @@ std::string Executor::standing() const {
     return str_cat("waits in place for ", context_->in_place->text());
   if (const Waiting* head = waiting_.front()) return str_cat("waits for ", head->describe());
   if (const Waiting* entry = unordered_.front()) return str_cat("waits for ", entry->describe());
-  return size_ > 0 || foreign_ > 0 ? "runs" : "waits for a timer or a socket";
+  if (size_ > 0) return "runs";
+  if (!foreign_.empty()) return str_cat("waits for ", foreign_.front()->describe());
+  return "waits for a timer or a socket";
 }
 
 }  // namespace coshard

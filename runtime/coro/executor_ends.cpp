@@ -1,7 +1,13 @@
-// Early end of an executor's program: interruptions, failing siblings, tasks spawned beside it.
+// Early end of an executor's program: interruptions, failing siblings, tasks spawned beside it,
+// awaitables that nobody resumes.
+#include <algorithm>
+#include <limits>
 #include <vector>
 
+#include <coshard/runtime/coro/deadline.h>
+#include <coshard/runtime/coro/wait_limit.h>
 #include "runtime/coro/executor_asio.h"
+#include "runtime/coro/fiber_thread.h"
 
 namespace coshard {
 namespace {
@@ -14,7 +20,7 @@ constexpr std::int64_t kGiveUpNs = 500'000'000;  // for what cannot be cancelled
 // or after kGiveUpNs despite timers, which then guard waits that cannot be cancelled.
 bool Executor::is_given_up(bool asio_works) const {
   if (give_up_at_ns_ == 0 || waits_for_others()) return false;
-  return now() >= give_up_at_ns_ || (timers_.empty() && !asio_works && foreign_ == 0);
+  return now() >= give_up_at_ns_ || (timers_.empty() && !asio_works && foreign_.empty());
 }
 
 // The error of a task that nothing will complete: if siblings were cancelled but cannot end, the
@@ -24,6 +30,49 @@ std::exception_ptr Executor::waits_for_nobody() const {
   return std::make_exception_ptr(
       Error(ErrorKind::BadInput,
             "executor: deadlock: the task waits for something that nothing will complete"));
+}
+
+void Executor::hold_foreign(const ForeignWait& wait) {
+  constexpr std::int64_t kForEver = std::numeric_limits<std::int64_t>::max();
+  const std::int64_t limit = WaitLimit::here().value_or(timeout_ns_);
+  if (foreign_.empty()) foreign_limit_ns_ = 0;
+  foreign_limit_ns_ = std::max(foreign_limit_ns_, limit > 0 ? limit : kForEver);
+  foreign_.push_back(&wait);
+  foreign_since_ns_ = 0;
+}
+
+void Executor::release_foreign(const ForeignWait& wait) noexcept {
+  std::erase(foreign_, &wait);
+  foreign_since_ns_ = 0;
+}
+
+// When it ends a program that only foreign awaitables could wake; 0: never. Virtual time does not
+// measure what other threads do.
+std::int64_t Executor::only_foreign_until(bool asio_works) {
+  const bool only = !foreign_.empty() && timers_.empty() && !asio_works && !waits_for_others() &&
+                    !(thread_ != nullptr && thread_->virtual_time());
+  if (!only) foreign_since_ns_ = 0;
+  if (!only) return 0;
+  if (foreign_since_ns_ == 0) foreign_since_ns_ = now();
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max() - foreign_since_ns_;
+  return foreign_limit_ns_ > most ? 0 : foreign_since_ns_ + foreign_limit_ns_;
+}
+
+std::exception_ptr Executor::not_resumed() const {
+  return std::make_exception_ptr(Error(
+      ErrorKind::Timeout,
+      str_cat("co_await of ", foreign_.front()->describe(), ": not resumed after ",
+              to_string(std::chrono::nanoseconds(foreign_limit_ns_)),
+              ", and nothing else can wake the rank; resume its handle, bound it by with_deadline, "
+              "or, if it rightly takes that long, hold a cs::WaitLimit around the await")));
+}
+
+bool Executor::is_here() const {
+  if (host_ != nullptr) return host_->is_here();
+  if (thread_ != nullptr) return thread_->runs_here();
+  if (&RankContext::current() == context_) return true;
+  const auto* strand = asio_->executor.target<boost::asio::strand<boost::asio::any_io_executor>>();
+  return strand != nullptr && strand->running_in_this_thread();
 }
 
 void Executor::add_beside(std::weak_ptr<void> owner, std::function<void()> destroy) {

@@ -95,7 +95,7 @@ void Executor::pump(const std::shared_ptr<void>& keep) {
     budget_ = kBudget;
     fire_timers();
     while (more && budget_ > 0 && !asio_->root.done()) more = turn();
-    if (!more && !asio_->root.done()) more = rest();
+    if (!more && !asio_->root.done()) more = rest(keep);
   }
   if (asio_->root.done()) return finish(nullptr);
   if (more) return post_pump();
@@ -122,7 +122,7 @@ void Executor::stop_listening() noexcept {
 
 // Nothing can run now: subscribes to the events waited for, and sets an alarm for the earliest
 // deadline. True: something has moved since.
-bool Executor::rest() {
+bool Executor::rest(const std::shared_ptr<void>& keep) {
   const std::int64_t now = this->now();
   std::int64_t wake_ns = give_up_at_ns_;
   if (!timers_.empty()) wake_ns = earlier(wake_ns, timers_.begin()->first);
@@ -139,7 +139,9 @@ bool Executor::rest() {
     stop_listening();
     return true;
   }
-  if (wake_ns != 0 || waits_for_others() || foreign_ > 0) set_alarm(wake_ns);
+  const std::int64_t until = only_foreign_until(others_hold(keep));
+  if (until != 0) wake_ns = earlier(wake_ns, std::max(until, now + 1));
+  if (wake_ns != 0 || waits_for_others() || !foreign_.empty()) set_alarm(wake_ns);
   return false;
 }
 
@@ -159,12 +161,18 @@ void Executor::set_alarm(std::int64_t wake_ns) {
   });
 }
 
+// Anything that will resume one of its tasks holds the owner, as do `keep` and the alarms.
+bool Executor::others_hold(const std::shared_ptr<void>& keep) const {
+  return keep.use_count() > 1 + asio_->alarms_out;
+}
+
 // The error to end with when nothing is left that could resume a task; null: something is.
 std::exception_ptr Executor::hopeless(const std::shared_ptr<void>& keep) const {
   if (is_given_up(true)) return interruption_;
+  if (foreign_since_ns_ != 0 && foreign_limit_ns_ <= now() - foreign_since_ns_)
+    return not_resumed();
   if (waits_for_others() || !timers_.empty()) return nullptr;
-  // Anything that will resume one of its tasks holds the owner, as do `keep` and the alarms.
-  if (foreign_ > 0 || keep.use_count() > 1 + asio_->alarms_out) return nullptr;
+  if (!foreign_.empty() || others_hold(keep)) return nullptr;
   return interruption_ ? interruption_ : waits_for_nobody();
 }
 

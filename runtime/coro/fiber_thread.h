@@ -63,6 +63,8 @@ class FiberThread {
   // In virtual time, at the first deadlock of a run(), before it becomes an error: may ring fibers.
   void on_stuck(std::function<void()> hook) { on_stuck_ = std::move(hook); }
 
+  // Whether the calling thread is inside its run().
+  bool runs_here() const noexcept { return here_ == this; }
   bool virtual_time() const noexcept { return virtual_time_; }
   std::int64_t now() const { return virtual_time_ ? virtual_now_ : sleep_.now(); }
 

@@ -2,11 +2,17 @@
 
 #include <mutex>
 #include <set>
+#include <thread>
 
 #include <coshard/runtime/coro/executor.h>
+#include <coshard/runtime/type_name.h>
+#include "runtime/coro/deadline_passed.h"
+#include "runtime/warn.h"
 
 namespace coshard {
 namespace {
+
+constexpr std::int64_t kLateNs = 500'000'000;  // for what cannot be cancelled, after a deadline
 
 // Bounces that were dropped while pending; their handles may or may not still be resumed.
 struct Dropped {
@@ -18,66 +24,139 @@ Dropped& dropped() {
   return all;
 }
 
-// co_await: whether the coroutine itself was dropped.
-struct WasDropped {
+// co_await: whether the coroutine goes on to its awaiter, which is still there.
+struct Begins {
   bool await_ready() const noexcept { return false; }
   bool await_suspend(std::coroutine_handle<Bounce::promise_type> self) noexcept {
-    was = self.promise().dropped;
+    Bounce::State pending = Bounce::State::Pending;
+    // Acquire: what the rank wrote before it gave the handle away. From here on until Finished, the
+    // rank keeps the awaiter and the executor.
+    goes = self.promise().state.compare_exchange_strong(pending, Bounce::State::Resumed,
+                                                        std::memory_order_acquire);
     return false;
   }
-  bool await_resume() const noexcept { return was; }
-  bool was = false;
+  bool await_resume() const noexcept { return goes; }
+  bool goes = false;
 };
+
+bool is_past_a_deadline(const std::exception_ptr& cause) {
+  try {
+    if (cause) std::rethrow_exception(cause);
+  } catch (const DeadlinePassed&) {
+    return true;
+  } catch (...) {
+  }
+  return false;
+}
 
 }  // namespace
 
-Bounce::promise_type::Last Bounce::promise_type::final_suspend() const noexcept {
-  if (dropped) {
-    Dropped& all = coshard::dropped();
-    const std::scoped_lock lock(all.mutex);
-    auto& self = const_cast<promise_type&>(*this);
-    all.frames.erase(std::coroutine_handle<promise_type>::from_promise(self).address());
-  }
-  return {dropped};
-}
-
-Bounce Bounce::make(Executor& executor, Branch& branch, std::coroutine_handle<> awaiter) {
-  WasDropped asks;
-  const bool gone = co_await asks;
-  if (!gone) executor.enqueue_from_handler(awaiter, branch);
-}
-
-Bounce Bounce::to(std::coroutine_handle<> awaiter) {
-  Executor* executor = Executor::current();
-  if (executor == nullptr) return {};
-  Bounce bounce = make(*executor, Branch::current(), awaiter);
-  executor->hold_foreign();
-  bounce.held_ = executor;
-  return bounce;
-}
-
-Bounce::Bounce(Bounce&& other) noexcept
-    : handle_(std::exchange(other.handle_, {})), held_(std::exchange(other.held_, nullptr)) {}
-
-void throw_if_branch_is_cancelled() { Branch::current().throw_if_cancelled(); }
-
-void Bounce::release() noexcept {
-  if (held_ != nullptr) std::exchange(held_, nullptr)->release_foreign();
-}
-
-// A foreign holder of the handle may still resume it.
-Bounce::~Bounce() {
-  if (!handle_) return;
-  const bool out = held_ != nullptr && !handle_.done();
-  release();
-  if (!out) {
-    handle_.destroy();
+// Out of line: it may destroy the frame, which the caller must not touch then.
+void Bounce::promise_type::Last::await_suspend(
+    std::coroutine_handle<promise_type> self) const noexcept {
+  Bounce::State resumed = Bounce::State::Resumed;
+  // Release: the rank that sees Finished may destroy the frame.
+  if (self.promise().state.compare_exchange_strong(
+          resumed, Bounce::State::Finished, std::memory_order_release, std::memory_order_acquire))
     return;
+  Dropped& all = dropped();
+  {
+    const std::scoped_lock lock(all.mutex);
+    all.frames.erase(self.address());
   }
-  handle_.promise().dropped = true;
+  self.destroy();
+}
+
+// Where a bounce leads. The awaiter is used on the rank's thread only.
+struct ForeignWait::Target {
+  Executor& executor;
+  Branch& branch;
+  std::coroutine_handle<> awaiter;  // null: it has been resumed, or is gone
+
+  void deliver() {
+    if (!awaiter) return;
+    branch.suspended = nullptr;
+    executor.enqueue_from_handler(std::exchange(awaiter, {}), branch);
+  }
+};
+
+Bounce ForeignWait::bounce(std::shared_ptr<Target> target) {
+  Begins begins;
+  const bool goes = co_await begins;
+  if (!goes) co_return;
+  if (target->executor.is_here()) {
+    target->deliver();
+    co_return;
+  }
+  warn_once(
+      "co_await: an awaitable that is not the library's resumed its coroutine on another thread "
+      "than the rank's; the rank goes on when its executor takes the message (post to "
+      "World::executor().asio_executor() and resume there, which costs less)");
+  target->executor.run_soon([target] { target->deliver(); });
+}
+
+ForeignWait::ForeignWait(std::coroutine_handle<> awaiter, const std::type_info& awaited)
+    : handle_(awaiter), awaited_(&awaited) {
+  Executor* executor = Executor::current();
+  if (executor == nullptr) return;
+  Branch& branch = Branch::current();
+  target_ = std::make_shared<Target>(Target{*executor, branch, awaiter});
+  bounce_ = bounce(target_).handle;
+  handle_ = bounce_;
+  branch.suspended = this;
+  executor->hold_foreign(*this);
+  held_ = true;
+}
+
+std::stop_token ForeignWait::stop_token() const {
+  return target_ != nullptr ? target_->branch.stop_token() : std::stop_token();
+}
+
+std::string ForeignWait::describe() const { return type_name_of(*awaited_); }
+
+void ForeignWait::release() noexcept {
+  disarm();
+  if (target_ == nullptr) return;
+  target_->awaiter = {};
+  if (target_->branch.suspended == this) target_->branch.suspended = nullptr;
+  if (std::exchange(held_, false)) target_->executor.release_foreign(*this);
+}
+
+// It cannot be cancelled. Whoever has its handle may still use its awaiter, so it is waited for; but
+// a deadline has to end in time.
+void ForeignWait::give_up() noexcept {
+  if (is_past_a_deadline(target_->branch.cancelled()))
+    target_->executor.arm(*this, target_->executor.now() + kLateNs);
+}
+
+void ForeignWait::due() {
+  disarm();
+  given_up_ = drop();
+  if (given_up_) target_->deliver();
+}
+
+// From now on nobody resumes the awaiter; false: somebody does, or has.
+bool ForeignWait::drop() noexcept {
   Dropped& all = dropped();
   const std::scoped_lock lock(all.mutex);
-  all.frames.insert(handle_.address());
+  Bounce::State pending = Bounce::State::Pending;
+  if (!bounce_.promise().state.compare_exchange_strong(pending, Bounce::State::Dropped))
+    return false;
+  all.frames.insert(bounce_.address());
+  return true;
 }
+
+ForeignWait::~ForeignWait() {
+  if (target_ == nullptr) return;
+  const bool handed_out = held_;  // else resumed, or the awaitable did without
+  release();
+  std::atomic<Bounce::State>& state = bounce_.promise().state;
+  if (given_up_ || (handed_out && drop())) return;
+  // Its resumer, on another thread, may not be done with the executor yet.
+  while (state.load(std::memory_order_acquire) == Bounce::State::Resumed) std::this_thread::yield();
+  bounce_.destroy();
+}
+
+void throw_if_branch_is_cancelled() { Branch::current().throw_if_cancelled(); }
 
 }  // namespace coshard

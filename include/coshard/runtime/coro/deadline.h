@@ -79,8 +79,8 @@ Task<T> run_with_deadline(std::chrono::nanoseconds limit, std::string what, Stop
 // Runs work(token), a Task<T>. After `limit`, its awaits throw Error{Cancelled}, its token is asked
 // to stop, and once it has ended Error{Timeout} is thrown: "<what>: not finished after 50 ms". A
 // collective that it awaited completes without it; the program can continue if all ranks have given
-// up the same one. A foreign awaitable (foreign.h) cannot be cancelled: the error is thrown once it
-// is resumed. Name the result, or `work`, on the line before the co_await.
+// up the same one. A foreign awaitable (foreign.h) without a stop token cannot be cancelled: it
+// is waited for half a second more, then given up. Name the result, or `work`, on the line before the co_await.
 template <class Work>
 auto with_deadline(std::chrono::nanoseconds limit, std::string what, Work work,
                    std::stop_token outer = {}) {

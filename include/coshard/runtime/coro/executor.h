@@ -30,6 +30,7 @@ class io_context;
 namespace coshard {
 
 class FiberThread;
+class ForeignWait;
 
 // A doubly linked ring of waits, head first.
 class WaitingQueue {
@@ -174,8 +175,13 @@ class Executor {
   void settled(const void* place) noexcept;
 
   // A coroutine is suspended in a foreign awaitable, whose resumer will enqueue it.
-  void hold_foreign() noexcept { ++foreign_; }
-  void release_foreign() noexcept { --foreign_; }
+  void hold_foreign(const ForeignWait& wait);
+  void release_foreign(const ForeignWait& wait) noexcept;
+  // How long the rank waits where only foreign awaitables can wake it: then its program ends with
+  // Error{Timeout}. 0, as in the beginning: for ever.
+  void set_timeout(std::int64_t ns) noexcept { timeout_ns_ = ns; }
+  // Whether the calling thread is the one that runs this executor now, or a handler of it.
+  bool is_here() const;
 
   // Where Asio operations of this executor's tasks complete. io_context(): Error{Unsupported} on an
   // executor on the user's context. Both: Error{Unsupported} in a simulation, where time is
@@ -273,7 +279,7 @@ class Executor {
   bool turn();
   void idle();
   bool spin(Waiting& head);
-  void sleep(Waiting* head, bool asio_works);
+  void sleep(Waiting* head, bool asio_works, std::int64_t wake_ns);
   bool operations_under_way() const noexcept {
     return operations_ != nullptr && operations_->load(std::memory_order_relaxed) > 0;
   }
@@ -282,6 +288,8 @@ class Executor {
   bool keep_looking();
   void take_turns();
   bool is_given_up(bool asio_works) const;
+  std::int64_t only_foreign_until(bool asio_works);
+  std::exception_ptr not_resumed() const;
   void require_asio() const;
   bool waits_for_others() const;
   std::exception_ptr waits_for_nobody() const;
@@ -296,8 +304,9 @@ class Executor {
   void post_pump();  // any thread
   void pump(const std::shared_ptr<void>& keep);
   void finish(const std::exception_ptr& error);
-  bool rest();
+  bool rest(const std::shared_ptr<void>& keep);
   void set_alarm(std::int64_t wake_ns);
+  bool others_hold(const std::shared_ptr<void>& keep) const;
   std::exception_ptr hopeless(const std::shared_ptr<void>& keep) const;
 
   RankContext* context_ = nullptr;
@@ -309,7 +318,11 @@ class Executor {
   std::vector<Entry> held_;  // yields past the limit
   int yields_ = 0;           // since the last head was resumed
   int budget_ = kBudget;
-  int foreign_ = 0;
+  std::vector<const ForeignWait*> foreign_;  // pending
+  std::int64_t timeout_ns_ = 0;
+  std::int64_t foreign_limit_ns_ = 0;  // the longest of those pending; 0: none
+  std::int64_t foreign_since_ns_ =
+      0;  // since when nothing else can wake the rank; 0: something can
   std::shared_ptr<std::atomic<int>> operations_;  // pending, on a shared thread
   FiberThread* thread_ = nullptr;                 // that this rank shares with others
   bool polled_for_head_ = false;

@@ -1,16 +1,30 @@
 #pragma once
 // Awaitables from outside this library. Their resumers know nothing of ranks and branches, so they
 // are given a coroutine of the library that puts the awaiter into the executor's queue `ready`;
-// while one is pending, its executor is held open. A foreign awaitable must be resumed on the
-// executor's thread: by Executor::enqueue, or by handle.resume() in something posted to its Asio
-// executor. The library cannot cancel it: if its branch is cancelled meanwhile, the error is thrown
-// once it is resumed.
+// while one is pending, its executor is held open.
+//   Resumes: on the rank's thread, whichever thread calls resume(): from another one, the rank is
+//            told by a post to its executor, and a warning says so once.
+//   Cancel:  an await_suspend(handle, stop_token) is given the branch's token, and is expected to
+//            resume soon after a request. One without cannot be cancelled: the error is thrown once
+//            it is resumed. If a deadline has passed (with_deadline), that is waited for at most
+//            half a second more; then the awaiter is destroyed, and whoever resumes later may call
+//            resume(), which does nothing, but must not touch the awaiter.
+//   Fails:   Error{Timeout} of the rank where nothing else can wake it (a peer, a timer, work of its
+//            io_context) for as long as WorldOptions::timeout, or the WaitLimit that holds.
+#include <atomic>
 #include <coroutine>
+#include <cstdint>
+#include <memory>
 #include <optional>
+#include <stop_token>
+#include <string>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 
 #include <coshard/runtime/coro/frame_cache.h>
+#include <coshard/runtime/coro/suspension.h>
+#include <coshard/runtime/coro/timer.h>
 
 #pragma GCC visibility push(default)
 namespace coshard {
@@ -74,48 +88,66 @@ class AwaiterInPlace {
 class Branch;
 class Executor;
 
-// The coroutine that a foreign awaitable resumes: queues `awaiter` in its branch.
+// The coroutine that a foreign awaitable resumes, on any thread.
 class Bounce {
  public:
+  // Pending -> Resumed -> Finished, by whoever resumes it; or Pending -> Dropped, by the rank: its
+  // awaiter is gone, and it destroys itself when it is resumed.
+  enum class State : std::uint8_t { Pending, Resumed, Finished, Dropped };
   struct promise_type {
     static void* operator new(std::size_t bytes) { return allocate_frame(bytes); }
     static void operator delete(void* memory, std::size_t bytes) noexcept {
       free_frame(memory, bytes);
     }
     Bounce get_return_object() noexcept {
-      return Bounce(std::coroutine_handle<promise_type>::from_promise(*this));
+      return {std::coroutine_handle<promise_type>::from_promise(*this)};
     }
     std::suspend_always initial_suspend() const noexcept { return {}; }
-    // A bounce dropped while pending is destroyed when it is resumed.
+    // The last use of the frame by the resumer.
     struct Last {
-      bool await_ready() const noexcept { return dropped; }
-      void await_suspend(std::coroutine_handle<>) const noexcept {}
+      bool await_ready() const noexcept { return false; }
+      void await_suspend(std::coroutine_handle<promise_type> self) const noexcept;
       void await_resume() const noexcept {}
-      bool dropped;
     };
-    Last final_suspend() const noexcept;
+    Last final_suspend() const noexcept { return {}; }
     void return_void() const noexcept {}
     void unhandled_exception() const { throw; }
-    bool dropped = false;  // the awaiter is gone
+    std::atomic<State> state{State::Pending};
   };
 
-  Bounce() noexcept = default;
-  Bounce(Bounce&& other) noexcept;
-  Bounce& operator=(Bounce&&) = delete;
-  ~Bounce();
-  // On the running executor, which it holds open until it is resumed. Null without an executor:
-  // then the awaiter itself is resumed.
-  static Bounce to(std::coroutine_handle<> awaiter);
+  std::coroutine_handle<promise_type> handle;
+};
+
+// A coroutine of a rank that is suspended in a foreign awaitable. Lives in its frame.
+class ForeignWait final : public Suspension, public Timer {
+ public:
+  // On the running executor, which it holds open until it is resumed. Without an executor the
+  // awaiter itself is resumed. `awaited`: for errors.
+  ForeignWait(std::coroutine_handle<> awaiter, const std::type_info& awaited);
+  ~ForeignWait();
+  // What the awaitable is given.
   std::coroutine_handle<> handle() const noexcept { return handle_; }
-  // It has been resumed.
+  std::stop_token stop_token() const;
+  // The awaiter runs again.
   void release() noexcept;
+  // It was not resumed, but given up after a deadline.
+  bool given_up() const noexcept { return given_up_; }
+  std::string describe() const;
+
+  void give_up() noexcept override;
+  void due() override;
 
  private:
-  explicit Bounce(std::coroutine_handle<promise_type> handle) noexcept : handle_(handle) {}
-  static Bounce make(Executor& executor, Branch& branch, std::coroutine_handle<> awaiter);
+  struct Target;
+  static Bounce bounce(std::shared_ptr<Target> target);
+  bool drop() noexcept;
 
-  std::coroutine_handle<promise_type> handle_;
-  Executor* held_ = nullptr;  // while it is pending
+  std::coroutine_handle<> handle_;
+  std::coroutine_handle<Bounce::promise_type> bounce_;  // null without an executor
+  std::shared_ptr<Target> target_;
+  const std::type_info* awaited_;
+  bool held_ = false;  // the executor is held open
+  bool given_up_ = false;
 };
 
 // Throws if the branch is cancelled: before a foreign await, and after one, which itself cannot be
@@ -134,13 +166,16 @@ class ForeignAwaiter {
   }
   template <class Promise>
   auto await_suspend(std::coroutine_handle<Promise> self) {
-    bounce_.emplace(Bounce::to(self));
-    const std::coroutine_handle<> resumes = bounce_->handle() ? bounce_->handle() : self;
-    return awaiter_.await_suspend(resumes);
+    wait_.emplace(self, typeid(Awaiter));
+    if constexpr (requires { awaiter_.await_suspend(wait_->handle(), wait_->stop_token()); })
+      return awaiter_.await_suspend(wait_->handle(), wait_->stop_token());
+    else
+      return awaiter_.await_suspend(wait_->handle());
   }
   // The result is taken first, so that what it holds (a lock) is not lost.
   Result await_resume() {
-    if (bounce_) bounce_->release();
+    if (wait_) wait_->release();
+    if (wait_ && wait_->given_up()) throw_if_branch_is_cancelled();
     if constexpr (std::is_void_v<Result>) {
       awaiter_.await_resume();
       throw_if_branch_is_cancelled();
@@ -156,7 +191,7 @@ class ForeignAwaiter {
 
  private:
   Awaiter awaiter_;
-  std::optional<Bounce> bounce_;
+  std::optional<ForeignWait> wait_;
 };
 
 // The awaiter of a foreign awaitable: from its co_await operator, or itself.
