@@ -104,7 +104,7 @@ DTensor part_of_full(const Tensor& full, const DeviceMesh& mesh, const Layout& l
   if (const auto term = partial_in_place_of_value(mesh, layout)) {
     value = Tensor::empty(full.device(), spec->local_shape, full.dtype());
     kernels::run(*value.device(),
-                 kernels::Fill{value.data(), value.dtype(), value.local_numel(), *term});
+                 kernels::Fill{value.address(), value.dtype(), value.local_numel(), *term});
   }
   value.set_marks(full.marks());
   return value.with_spec(spec);

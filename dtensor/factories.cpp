@@ -16,7 +16,7 @@ namespace coshard {
 namespace {
 
 Tensor filled(const Tensor& x, double value) {
-  kernels::run(*x.device(), kernels::Fill{x.data(), x.dtype(), x.local_numel(), value});
+  kernels::run(*x.device(), kernels::Fill{x.address(), x.dtype(), x.local_numel(), value});
   return x;
 }
 

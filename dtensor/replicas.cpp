@@ -34,7 +34,7 @@ std::uint64_t bits_hash(const Tensor& x) {
   const Tensor local = local_contiguous(x.raw_local());
   const std::size_t bytes = static_cast<std::size_t>(local.local_numel()) * size_of(local.dtype());
   std::vector<std::byte> copy;
-  const void* from = local.data();
+  const void* from = local.const_data();
   if (local.device()->kind() != DeviceKind::Cpu) {
     copy.resize(bytes);
     local.device()->download(copy.data(), from, bytes);
@@ -181,7 +181,7 @@ Task<void> verify_replicas(std::vector<NamedTensor> tensors, CallSite site) {
     Hashes hashes;
     for (const NamedTensor& each : part.tensors) hashes.push_back(bits_hash(each.tensor));
     Tensor all = Tensor::empty(device, Shape{static_cast<std::int64_t>(hashes.size())}, DType::I64);
-    device->upload(all.data(), hashes.data(), hashes.size() * sizeof hashes[0]);
+    device->upload(all.address(), hashes.data(), hashes.size() * sizeof hashes[0]);
     all.set_origin(hashes.size());  // the same on all ranks, from whatever line
     for (int m = part.mesh.ndim(); m-- > 0;) {
       if (part.mesh.size(m) == 1) continue;
@@ -190,7 +190,7 @@ Task<void> verify_replicas(std::vector<NamedTensor> tensors, CallSite site) {
       co_await std::move(arrived);
     }
     hashes.resize(static_cast<std::size_t>(all.numel()));
-    device->download(hashes.data(), all.data(), hashes.size() * sizeof hashes[0]);
+    device->download(hashes.data(), all.const_data(), hashes.size() * sizeof hashes[0]);
     compare_replicas(part, hashes);
   }
 }

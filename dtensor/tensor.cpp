@@ -80,8 +80,15 @@ void Tensor::arrived(const std::shared_ptr<WorkState>& awaited) const {
   storage.gathered = nullptr;
 }
 
+const void* Tensor::const_data() const {
+  wait();
+  return address();
+}
+
 void* Tensor::data() const {
   wait();
+  if (!impl_->storage->buffer->reader.expired() || !impl_->storage->buffer->more_readers.empty())
+    wait_for_readers("data");
   return address();
 }
 
@@ -210,9 +217,9 @@ Tensor Tensor::borrow(const std::shared_ptr<Device>& device, void* data, const S
 
 namespace {
 
-kernels::View view_of(void* data, const Tensor& tensor, DType dtype, const Strides& strides) {
+kernels::View view_of(const void* data, const Tensor& tensor, DType dtype, const Strides& strides) {
   kernels::View view;
-  view.data = data;
+  view.data = const_cast<void*>(data);  // a view is of what is read or written
   view.dtype = dtype;
   view.ndim = static_cast<int>(tensor.local_shape().size());
   for (std::size_t i = 0; i < strides.size(); ++i) {
@@ -238,10 +245,10 @@ Tensor Tensor::from_values(const std::shared_ptr<Device>& device, const Shape& s
   const Tensor there =
       device->kind() == DeviceKind::Cpu ? Tensor() : empty(device, shape, DType::F64);
   if (there.defined()) {
-    device->upload(there.data(), given, values.size_bytes());
-    given = there.data();
+    device->upload(there.address(), given, values.size_bytes());
+    given = there.address();
   }
-  kernels::run(*device, kernels::Copy{view_of(out.data(), out, dtype, out.strides()),
+  kernels::run(*device, kernels::Copy{view_of(out.address(), out, dtype, out.strides()),
                                       view_of(given, out, DType::F64, out.strides())});
   return out;
 }
@@ -253,9 +260,9 @@ std::vector<double> Tensor::to_vector() const {
   std::vector<double> values(static_cast<std::size_t>(local_numel()));
   const Tensor there =
       device()->kind() == DeviceKind::Cpu ? Tensor() : empty(device(), local_shape(), DType::F64);
-  void* to = there.defined() ? there.data() : values.data();
+  void* to = there.defined() ? there.address() : values.data();
   kernels::run(*device(), kernels::Copy{view_of(to, *this, DType::F64, row_major(local_shape())),
-                                        view_of(data(), *this, dtype(), strides())});
+                                        view_of(const_data(), *this, dtype(), strides())});
   if (there.defined()) device()->download(values.data(), to, values.size() * sizeof(double));
   return values;
 }
@@ -270,9 +277,10 @@ Tensor Tensor::alias(const Tensor& x, const Shape& shape, const Strides& strides
 
 Tensor copy_of(const Tensor& tensor) {
   Tensor out = Tensor::empty(tensor.device(), tensor.local_shape(), tensor.dtype());
-  kernels::run(*tensor.device(),
-               kernels::Copy{view_of(out.data(), out, out.dtype(), out.strides()),
-                             view_of(tensor.data(), tensor, tensor.dtype(), tensor.strides())});
+  kernels::run(
+      *tensor.device(),
+      kernels::Copy{view_of(out.address(), out, out.dtype(), out.strides()),
+                    view_of(tensor.const_data(), tensor, tensor.dtype(), tensor.strides())});
   out.set_marks(tensor.marks());
   return tensor.is_distributed() ? std::move(out).with_spec(tensor.spec()) : out;
 }

@@ -71,6 +71,23 @@ void write_into_base(const Tensor& x, const Tensor& base, const Tensor& value) {
   base.set_current();  // views catch up
 }
 
+// What is ordered on the device is not looked at: the host cannot know which kernels write.
+void require_over(const std::shared_ptr<WorkState>& work, std::string_view does) {
+  CS_REQUIRE(!work || !work->waits_for_peers() || work->ready(), "mark_written: ", work->describe(),
+             " is in flight and ", does,
+             " the memory that was written; await it before writing, or get data() after it");
+}
+
+void require_unread(const Tensor& x) {
+  Buffer& buffer = *x.storage()->buffer;
+  if (x.in_flight()) require_over(x.storage()->pending.state(), "fills");
+  if (const auto first = buffer.reader.lock()) require_over(first, "reads");
+  // A copy: asking issues deferred redistributes, which add to the list.
+  if (buffer.more_readers.empty()) return;
+  const std::vector<std::weak_ptr<WorkState>> more = buffer.more_readers;
+  for (const auto& reader : more) require_over(reader.lock(), "reads");
+}
+
 void become(const Tensor& x, std::shared_ptr<GradMeta> meta) {
   x.storage()->buffer->taped_write = x.storage()->changes();
   x.leave_base();
@@ -83,6 +100,7 @@ void become(const Tensor& x, std::shared_ptr<GradMeta> meta) {
 }  // namespace
 
 void Tensor::mark_written() const {
+  require_unread(*this);
   ++impl_->storage->buffer->writes;
   forget_marks(*this);
   StepGraph* step = StepGraph::recording();
@@ -133,6 +151,7 @@ void require_writable(const Tensor& x, std::string_view who) {
   CS_REQUIRE(x.unwritable() == nullptr, who, "_: ", x, " ", x.unwritable(),
              ": it cannot be changed in place; clone it first");
   if (grad_enabled()) require_writable_on_tape(x, who);
+  x.wait(who);
   x.wait_for_readers(who);
 }
 

@@ -12,7 +12,7 @@ namespace coshard {
 // Error{BadInput} "who_: ..." if a write to x, or its gradient on the tape, would be lost: x is a
 // copy made by a view operator, or is expanded; a leaf that requires a gradient, or a view or local
 // tensor of one; memory shared by to_local or from_local. Then waits in place for the collectives
-// that still read the memory.
+// that still fill or read the memory.
 void require_writable(const Tensor& x, std::string_view who);
 
 // x's memory now holds `value`, which has a gradient; from now on x has that gradient.

@@ -46,9 +46,10 @@ kernels::CrossEntropyGrad grad_args(const LossRows& p, const Tensor& targets, do
                                     const Tensor& statistics, const Tensor& scale,
                                     const Tensor& out) {
   const Tensor max = select(statistics, 0, 0), sum = select(statistics, 0, 1);
-  return {p.logits.dtype(), p.rows,        p.classes,       p.first,        p.options.ignore_index,
-          smoothing,        p.all_classes, p.logits.data(), targets.data(), max.data(),
-          sum.data(),       scale.data(),  out.data()};
+  return {p.logits.dtype(),       p.rows,           p.classes,        p.first,
+          p.options.ignore_index, smoothing,        p.all_classes,    p.logits.const_data(),
+          targets.const_data(),   max.const_data(), sum.const_data(), scale.const_data(),
+          out.address()};
 }
 
 // With class weights w and smoothing e a row's gradient is
@@ -80,7 +81,7 @@ Tensor weighted_smooth_gradient(const LossRows& p, const Tensor& given, const Te
 void check_targets(const Tensor& targets, std::int64_t classes, std::int64_t ignore_index) {
   kernels::run(*targets.device(),
                kernels::CheckIndex{DeviceAssertKind::Target, DType::I64, targets.local_numel(),
-                                   classes, targets.data(), ignore_index});
+                                   classes, targets.const_data(), ignore_index});
 }
 
 void weigh_rows(LossRows& p, const Tensor& weight) {
@@ -114,10 +115,11 @@ Tensor row_statistics(const LossRows& p, int own, int slots) {
                        (own * p.statistics() + kind) * p.rows, nullptr);
   };
   const bool weighted = p.smooth() && p.weight.defined();
-  run_loss_kernel(p, kernels::CrossEntropyStats{
-                         p.logits.dtype(), p.rows, p.classes, p.first, p.options.ignore_index,
-                         p.logits.data(), p.targets.data(), row(0).data(), row(1).data(),
-                         row(2).data(), p.smooth() && !weighted ? row(3).data() : nullptr});
+  run_loss_kernel(
+      p, kernels::CrossEntropyStats{
+             p.logits.dtype(), p.rows, p.classes, p.first, p.options.ignore_index,
+             p.logits.const_data(), p.targets.const_data(), row(0).address(), row(1).address(),
+             row(2).address(), p.smooth() && !weighted ? row(3).address() : nullptr});
   if (!weighted) return all;
   const NoGradGuard no_grad;
   const Tensor total = weighted_total(p);
@@ -131,7 +133,7 @@ Tensor joined_statistics(const LossRows& p, const Tensor& slots) {
   const Tensor joined = Tensor::empty(p.logits.device(), shape, p.statistic());
   run_loss_kernel(
       p, kernels::CrossEntropyJoin{p.statistic(), slots.local_shape()[0], p.statistics(), p.rows,
-                                   slots.data(), joined.data()});
+                                   slots.const_data(), joined.address()});
   return joined;
 }
 

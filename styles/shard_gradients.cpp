@@ -208,7 +208,7 @@ void ShardGroup::reduce() {
     } else if (gradients_.defined() && gradient_place(p).begin >= 0 && numel(p.shape) > 0) {
       const Tensor missing = gradient_view(p);
       kernels::run(*missing.device(),
-                   kernels::Fill{missing.data(), missing.dtype(), missing.local_numel(), 0});
+                   kernels::Fill{missing.address(), missing.dtype(), missing.local_numel(), 0});
     }
     p.whole.grad_meta()->gradient = Tensor();
     p.whole.grad_meta()->terms = {};
@@ -258,7 +258,7 @@ void ShardGroup::add_earlier(std::vector<Part>& parts, const Tensor& mine) const
       const kernels::View to = view_of(place), from = view_of(before);
       Device& device = *place.device();
       if (!keeps)
-        kernels::run(device, kernels::Fill{place.data(), place.dtype(), place.local_numel(), 0});
+        kernels::run(device, kernels::Fill{place.address(), place.dtype(), place.local_numel(), 0});
       if (adds) kernels::run(device, kernels::Binary{kernels::BinaryOp::Add, to, to, from});
     }
   });

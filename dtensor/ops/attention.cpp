@@ -89,7 +89,7 @@ void attention_forward(OpContext& c) {
   c.make(1);
   if (out.local_numel() == 0) return;
   const auto a = c.attrs.as<AttentionAttrs>();
-  launch(c, kernels::Attention{view_of(out), view_of(q), view_of(k), view_of(v), c.out[1].data(),
+  launch(c, kernels::Attention{view_of(out), view_of(q), view_of(k), view_of(v), c.out[1].address(),
                                a.scale, a.causal, a.diagonal + c.offset(0, 2),
                                mask_view(c.in[3], q, k)});
 }
@@ -130,10 +130,11 @@ void attention_backward_forward(OpContext& c) {
   kernels::View dmask;
   if (wants_dmask) dmask = view_of(c.make(3));
   if (in[1].local_numel() == 0 && in[2].local_numel() == 0) return;
-  launch(c, kernels::AttentionGrad{
-                view_of(c.out[0]), view_of(c.out[1]), view_of(c.out[2]), view_of(in[0]),
-                view_of(in[4]), view_of(in[1]), view_of(in[2]), view_of(in[3]), lse.data(), a.scale,
-                a.causal, a.diagonal + c.offset(1, 2), mask_view(c.in[6], in[1], in[2]), dmask});
+  launch(c, kernels::AttentionGrad{view_of(c.out[0]), view_of(c.out[1]), view_of(c.out[2]),
+                                   view_of(in[0]), view_of(in[4]), view_of(in[1]), view_of(in[2]),
+                                   view_of(in[3]), lse.const_data(), a.scale, a.causal,
+                                   a.diagonal + c.offset(1, 2), mask_view(c.in[6], in[1], in[2]),
+                                   dmask});
 }
 
 const OpDef& attention_backward_op() {

@@ -45,13 +45,14 @@ void cross_entropy_forward(OpContext& c) {
   const Tensor picked = Tensor::empty(device, {rows}, dtype);
   const auto a = c.attrs.as<CrossEntropyAttrs>();
   const Tensor total = a.smoothing == 0 ? Tensor() : Tensor::empty(device, {rows}, dtype);
-  void* max = c.out[1].data();
-  launch(c, kernels::CrossEntropyStats{logits.dtype(), rows, classes, 0, a.ignored, logits.data(),
-                                       target.data(), max, sum.data(), picked.data(),
-                                       data_or_null(total)});
+  void* max = c.out[1].address();
+  void* weighted = total.defined() ? total.address() : nullptr;
+  launch(c, kernels::CrossEntropyStats{logits.dtype(), rows, classes, 0, a.ignored,
+                                       logits.const_data(), target.const_data(), max, sum.address(),
+                                       picked.address(), weighted});
   launch(c, kernels::CrossEntropyLoss{dtype, rows, classes, a.ignored, a.smoothing, a.summed,
-                                      target.data(), sum.data(), picked.data(), data_or_null(total),
-                                      max, c.out[0].data(), c.out[2].data()});
+                                      target.const_data(), sum.address(), picked.address(),
+                                      weighted, max, c.out[0].address(), c.out[2].address()});
 }
 
 // in: dloss, logits, target, lse; out: dlogits
@@ -74,12 +75,12 @@ void cross_entropy_backward_forward(OpContext& c) {
   // exp(logits - lse) is the softmax: the sum that the kernel divides by is 1
   const Tensor one = Tensor::empty(logits.device(), {n[0]}, lse.dtype());
   const Tensor scale = Tensor::empty(logits.device(), target.local_shape(), lse.dtype());
-  launch(c, kernels::Fill{one.data(), one.dtype(), n[0], 1});
+  launch(c, kernels::Fill{one.address(), one.dtype(), n[0], 1});
   launch(c, kernels::Copy{view_of(scale), broadcast_view(c.in[0], target.local_shape())});
   const auto a = c.attrs.as<CrossEntropyAttrs>();
   launch(c, kernels::CrossEntropyGrad{logits.dtype(), n[0], n[1], 0, a.ignored, a.smoothing, n[1],
-                                      logits.data(), target.data(), lse.data(), one.data(),
-                                      scale.data(), c.make().data()});
+                                      logits.const_data(), target.const_data(), lse.const_data(),
+                                      one.const_data(), scale.const_data(), c.make().address()});
 }
 
 const OpDef& cross_entropy_backward_op() {

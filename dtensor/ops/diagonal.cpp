@@ -95,7 +95,7 @@ Rule diagonal_zeros_rule(Infos in, const Attrs& attrs) {
 void diagonal_zeros_forward(OpContext& c) {
   const Tensor& y = c.make();
   const Diagonal d(c.attrs.as<DiagonalZerosAttrs>().diagonal);
-  launch(c, kernels::Fill{y.data(), y.dtype(), y.local_numel(), 0});
+  launch(c, kernels::Fill{y.address(), y.dtype(), y.local_numel(), 0});
   launch(c, kernels::Copy{view_of(d.of(y)), view_of(c.in[0])});
 }
 

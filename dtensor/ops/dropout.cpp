@@ -40,8 +40,8 @@ void dropout_forward(OpContext& c) {
   Tensor& y = c.make();
   const auto a = c.attrs.as<DropoutAttrs>();
   const RandomState drawn{a.seed.value, a.stream.value};
-  kernels::Dropout dropout{x.dtype(), region_of(c), drawn.seed, drawn.next_stream,
-                           a.p,       x.data(),     y.data()};
+  kernels::Dropout dropout{x.dtype(), region_of(c),   drawn.seed, drawn.next_stream,
+                           a.p,       x.const_data(), y.address()};
   if (const StepGraph* step = StepGraph::recording())
     dropout.origin = step->random_origin(drawn, &dropout.stream);
   launch(c, dropout);

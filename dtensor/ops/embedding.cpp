@@ -35,11 +35,12 @@ void embedding_forward(OpContext& c) {
   // An id out of bounds for the whole table, not only for this rank's rows, is the caller's error.
   const std::int64_t rows = c.in[1].shape()[0];
   launch(c, kernels::CheckIndex{DeviceAssertKind::EmbeddingId, ids.dtype(), ids.local_numel(), rows,
-                                ids.data()});
+                                ids.const_data()});
   const Tensor weight = local_contiguous(c.in[1]);
   const Shape& n = weight.local_shape();
   launch(c, kernels::Embedding{weight.dtype(), ids.dtype(), ids.local_numel(), n[0], n[1],
-                               c.offset(1, 0), ids.data(), weight.data(), c.make().data()});
+                               c.offset(1, 0), ids.const_data(), weight.const_data(),
+                               c.make().address()});
 }
 
 // in: dy, ids, weight (only for its layout: the gradient gets the same one where that is free);
@@ -65,8 +66,8 @@ void embedding_backward_forward(OpContext& c) {
   const Shape& n = c.out_shape[0];
   const std::int64_t first = c.out_spec[0] ? c.out_spec[0]->offset[0] : 0;
   launch(c, kernels::EmbeddingGrad{dy.dtype(), ids.dtype(), ids.local_numel(), n[0], n[1], first,
-                                   c.attrs.as<EmbeddingAttrs>().padding, ids.data(), dy.data(),
-                                   c.make().data()});
+                                   c.attrs.as<EmbeddingAttrs>().padding, ids.const_data(),
+                                   dy.const_data(), c.make().address()});
 }
 
 const OpDef& embedding_backward_op() {

@@ -23,7 +23,7 @@ OwnIndex own_index(const OpContext& c, const Tensor& index, std::int64_t limit, 
                    std::int64_t count) {
   const Tensor all = local_contiguous(index).raw_local();
   launch(c, kernels::CheckIndex{DeviceAssertKind::GatherIndex, all.dtype(), all.local_numel(),
-                                limit, all.data()});
+                                limit, all.const_data()});
   const auto empty = [&all](DType dtype) {
     return Tensor::empty(all.device(), all.local_shape(), dtype);
   };
@@ -35,7 +35,7 @@ OwnIndex own_index(const OpContext& c, const Tensor& index, std::int64_t limit, 
                             {},
                             static_cast<double>(first)});
   launch(c, kernels::Unary{kernels::UnaryOp::Clamp, all.dtype(), all.local_numel(),
-                           from_first.data(), own.at.data(), 0,
+                           from_first.const_data(), own.at.address(), 0,
                            static_cast<double>(std::max<std::int64_t>(count - 1, 0))});
   launch(c, kernels::Binary{kernels::BinaryOp::Eq, view_of(own.inside), view_of(from_first),
                             view_of(own.at)});
@@ -77,7 +77,7 @@ void gather_own(OpContext& c, int dim) {
   const OwnIndex own = own_index(c, c.in[1], x.shape()[d], c.offset(0, dim), count);
   const Tensor& y = c.make();
   if (count == 0) {
-    launch(c, kernels::Fill{y.data(), y.dtype(), y.local_numel(), 0});
+    launch(c, kernels::Fill{y.address(), y.dtype(), y.local_numel(), 0});
     return;
   }
   const Tensor found = Tensor::empty(x.device(), c.out_shape[0], x.dtype());
@@ -158,7 +158,7 @@ void add_zeros_forward(OpContext& c) {
   const int dim = c.attrs.as<ScatterAddZerosAttrs>().dim;
   const auto d = static_cast<std::size_t>(dim);
   const Tensor& y = c.make();
-  launch(c, kernels::Fill{y.data(), y.dtype(), y.local_numel(), 0});
+  launch(c, kernels::Fill{y.address(), y.dtype(), y.local_numel(), 0});
   if (!c.out_spec[0] || c.out_shape[0][d] == c.out_spec[0]->shape[d]) {
     launch(c, kernels::Scatter{view_of(y), view_of(c.in[0]), view_of(c.in[1]), dim, true});
     return;

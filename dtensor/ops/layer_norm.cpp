@@ -41,9 +41,9 @@ void layer_norm_forward(OpContext& c) {
   const Tensor weight = c.in[1].defined() ? local_contiguous(c.in[1]) : Tensor();
   const Tensor bias = c.in[2].defined() ? local_contiguous(c.in[2]) : Tensor();
   const Shape& n = x.local_shape();
-  launch(c, kernels::LayerNorm{x.dtype(), n[0], n[1], a.eps, x.data(), data_or_null(weight),
-                               data_or_null(bias), c.make(0).data(), c.make(1).data(),
-                               c.make(2).data()});
+  launch(c, kernels::LayerNorm{x.dtype(), n[0], n[1], a.eps, x.const_data(), data_or_null(weight),
+                               data_or_null(bias), c.make(0).address(), c.make(1).address(),
+                               c.make(2).address()});
 }
 
 struct LayerNormBackwardAttrs {
@@ -84,12 +84,13 @@ void layer_norm_backward_forward(OpContext& c) {
   const Tensor weight = c.in[2].defined() ? local_contiguous(c.in[2]) : Tensor();
   const Tensor mean = local_contiguous(c.in[3]);
   const Tensor rstd = local_contiguous(c.in[4]);
-  void* dx = c.make(0).data();
-  void* dweight = a.dweight ? c.make(1).data() : nullptr;
-  void* dbias = a.dbias ? c.make(a.dweight ? 2 : 1).data() : nullptr;
+  void* dx = c.make(0).address();
+  void* dweight = a.dweight ? c.make(1).address() : nullptr;
+  void* dbias = a.dbias ? c.make(a.dweight ? 2 : 1).address() : nullptr;
   const Shape& n = x.local_shape();
-  launch(c, kernels::LayerNormGrad{x.dtype(), n[0], n[1], dy.data(), x.data(), data_or_null(weight),
-                                   mean.data(), rstd.data(), dx, dweight, dbias});
+  launch(c, kernels::LayerNormGrad{x.dtype(), n[0], n[1], dy.const_data(), x.const_data(),
+                                   data_or_null(weight), mean.const_data(), rstd.const_data(), dx,
+                                   dweight, dbias});
 }
 
 const OpDef& layer_norm_backward_op() {

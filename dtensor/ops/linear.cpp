@@ -101,7 +101,7 @@ void linear_rows(const OpContext& c, const Tensor& x, const Tensor& out, RowsInt
   Tensor bias;  // alive until the kernel is enqueued
   if (c.in[2].defined()) {
     bias = local_contiguous(c.in[2]);
-    product.bias = bias.data();
+    product.bias = bias.const_data();
   }
   launch(c, product);
 }

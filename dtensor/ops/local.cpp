@@ -25,7 +25,8 @@ kernels::View view_of(const Tensor& tensor) {
 
 kernels::View view_of(const Tensor& tensor, const Shape& shape, const Strides& strides) {
   kernels::View view;
-  view.data = tensor.data();
+  view.data =
+      const_cast<void*>(tensor.const_data());  // to be read, or written after require_writable
   view.dtype = tensor.dtype();
   view.ndim = static_cast<int>(shape.size());
   std::copy(shape.begin(), shape.end(), view.shape.begin());

@@ -37,8 +37,9 @@ inline std::int64_t aligned(std::int64_t elements, DType dtype) {
   return (elements + step - 1) / step * step;
 }
 
-inline void* data_or_null(const Tensor& tensor) {
-  return tensor.defined() ? tensor.data() : nullptr;
+// What a kernel reads; null for an undefined tensor.
+inline const void* data_or_null(const Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data() : nullptr;
 }
 
 // A row-major tensor as [outer, extent, inner], where extent covers `count` dimensions starting at

@@ -29,10 +29,10 @@ Rule max_rule(Infos in, const Attrs& attrs) {
 void max_forward(OpContext& c) {
   const auto a = c.attrs.as<MaxAttrs>();
   const MaskedLines lines = masked_lines(c.in[0], a.mask);
-  void* values = c.make(0).data();
-  void* indices = c.make(1).data();
+  void* values = c.make(0).address();
+  void* indices = c.make(1).address();
   launch(c, kernels::ArgReduce{a.largest, lines.x.dtype(), lines.n.outer, lines.n.extent,
-                               lines.n.inner, lines.x.data(), values, indices});
+                               lines.n.inner, lines.x.const_data(), values, indices});
 }
 
 // Only for a reduction over one dimension, as by `max` and `min`.
@@ -103,8 +103,8 @@ void max_of_parts_forward(OpContext& c) {
   const Shape lines{n.outer * n.inner};
   const Tensor value = Tensor::empty(x.device(), lines, x.dtype());
   const Tensor index = Tensor::empty(x.device(), lines, DType::I64);
-  launch(c, kernels::ArgReduce{a.largest, x.dtype(), n.outer, n.extent, n.inner, x.data(),
-                               value.data(), index.data()});
+  launch(c, kernels::ArgReduce{a.largest, x.dtype(), n.outer, n.extent, n.inner, x.const_data(),
+                               value.address(), index.address()});
   const Tensor placed = Tensor::empty(x.device(), lines, DType::I64);
   launch(c, kernels::Binary{kernels::BinaryOp::Sub,
                             view_of(placed),
@@ -156,7 +156,7 @@ void max_of_pairs_forward(OpContext& c) {
   const auto empty = [&](DType dtype) { return Tensor::empty(pairs.device(), lines, dtype); };
   const Tensor value = empty(pairs.dtype()), part = empty(DType::I64), index = empty(pairs.dtype());
   launch(c, kernels::ArgReduce{a.largest, pairs.dtype(), n.outer / 2, n.extent, n.inner,
-                               pairs.data(), value.data(), part.data()});
+                               pairs.const_data(), value.address(), part.address()});
   const Tensor second = pairs.view_as({n.outer / 2, n.extent, n.inner}, along,
                                       n.outer / 2 * n.extent * n.inner, nullptr);
   launch(c, kernels::Gather{view_of(index), view_of(second), view_of(part), 1});

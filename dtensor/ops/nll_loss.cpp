@@ -62,11 +62,12 @@ void nll_loss_forward(OpContext& c) {
   const Tensor weight = c.in[2].defined() ? local_contiguous(c.in[2]) : Tensor();
   const Shape& shape = x.local_shape();
   const Lines n = lines_of(shape, static_cast<int>(nll_class_dim(shape.size())));
-  void* loss = c.make(0).data();
-  void* count = c.make(1).data();
+  void* loss = c.make(0).address();
+  void* count = c.make(1).address();
   const auto a = c.attrs.as<NllLossAttrs>();
-  launch(c, kernels::NllLoss{x.dtype(), n.outer, n.extent, n.inner, a.ignored, a.smoothing,
-                             x.data(), target.data(), data_or_null(weight), loss, count});
+  launch(c,
+         kernels::NllLoss{x.dtype(), n.outer, n.extent, n.inner, a.ignored, a.smoothing,
+                          x.const_data(), target.const_data(), data_or_null(weight), loss, count});
 }
 
 // --- gradient --- in: dloss, target, weight
@@ -103,7 +104,8 @@ void nll_loss_backward_forward(OpContext& c) {
   const Lines n = lines_of(shape, static_cast<int>(nll_class_dim(shape.size())));
   const NllLossAttrs a = c.attrs.as<NllLossBackwardAttrs>().loss;
   launch(c, kernels::NllLossGrad{dx.dtype(), n.outer, n.extent, n.inner, a.ignored, a.smoothing,
-                                 dloss.data(), target.data(), data_or_null(weight), dx.data()});
+                                 dloss.const_data(), target.const_data(), data_or_null(weight),
+                                 dx.address()});
 }
 
 const OpDef& nll_loss_op();

@@ -38,7 +38,8 @@ void unary_forward(OpContext& c) {
   const Tensor x = local_contiguous(c.in[0]);
   Tensor& y = c.make();
   const auto [alpha, beta] = unary_parameters<f>(c.attrs);
-  launch(c, kernels::Unary{f, x.dtype(), x.local_numel(), x.data(), y.data(), alpha, beta});
+  launch(c,
+         kernels::Unary{f, x.dtype(), x.local_numel(), x.const_data(), y.address(), alpha, beta});
 }
 
 // Of two tensors, the second times alpha, or of one and alpha.

@@ -79,7 +79,7 @@ void reduction_forward(OpContext& c) {
   const MaskedLines lines = masked_lines(c.in[0], r.mask);
   Tensor& y = c.make();
   launch(c, kernels::ReduceDim{r.op, lines.x.dtype(), lines.n.outer, lines.n.extent, lines.n.inner,
-                               lines.x.data(), y.data(), r.alpha});
+                               lines.x.const_data(), y.address(), r.alpha});
 }
 
 // --- gradient --- in: dy, x; out: dx
@@ -108,7 +108,7 @@ void reduction_backward_forward(OpContext& c) {
   const Tensor out =
       lines.moved ? Tensor::empty(dx.device(), lines.x.local_shape(), dx.dtype()) : dx;
   launch(c, kernels::ReduceGrad{r.op, dx.dtype(), lines.n.outer, lines.n.extent, lines.n.inner,
-                                dy.data(), lines.x.data(), out.data(), r.alpha});
+                                dy.const_data(), lines.x.const_data(), out.address(), r.alpha});
   if (lines.moved) launch(c, kernels::Copy{view_of(mask_last(dx, r.mask)), view_of(out)});
 }
 

@@ -37,8 +37,8 @@ void rms_norm_forward(OpContext& c) {
   const Tensor x = matrix_rows(c.in[0], a.dims);
   const Tensor weight = c.in[1].defined() ? local_contiguous(c.in[1]) : Tensor();
   const Shape& n = x.local_shape();
-  launch(c, kernels::RmsNorm{x.dtype(), n[0], n[1], a.eps, x.data(), data_or_null(weight),
-                             c.make(0).data(), c.make(1).data()});
+  launch(c, kernels::RmsNorm{x.dtype(), n[0], n[1], a.eps, x.const_data(), data_or_null(weight),
+                             c.make(0).address(), c.make(1).address()});
 }
 
 struct RmsNormBackwardAttrs {
@@ -75,11 +75,11 @@ void rms_norm_backward_forward(OpContext& c) {
   const Tensor x = matrix_rows(c.in[1], a.dims);
   const Tensor weight = c.in[2].defined() ? local_contiguous(c.in[2]) : Tensor();
   const Tensor rstd = local_contiguous(c.in[3]);
-  void* dx = c.make(0).data();
-  void* dweight = a.dweight ? c.make(1).data() : nullptr;
+  void* dx = c.make(0).address();
+  void* dweight = a.dweight ? c.make(1).address() : nullptr;
   const Shape& n = x.local_shape();
-  launch(c, kernels::RmsNormGrad{x.dtype(), n[0], n[1], dy.data(), x.data(), data_or_null(weight),
-                                 rstd.data(), dx, dweight});
+  launch(c, kernels::RmsNormGrad{x.dtype(), n[0], n[1], dy.const_data(), x.const_data(),
+                                 data_or_null(weight), rstd.const_data(), dx, dweight});
 }
 
 const OpDef& rms_norm_backward_op() {

@@ -49,10 +49,10 @@ void scan_forward(OpContext& c) {
   const Tensor x = local_contiguous(c.in[0]);
   const auto a = c.attrs.as<ScanAttrs>();
   const Lines n = lines_of(x.local_shape(), a.dim);
-  void* y = c.make(0).data();
-  void* indices = c.outputs == 2 ? c.make(1).data() : nullptr;
-  launch(c,
-         kernels::Scan{op, a.reverse, x.dtype(), n.outer, n.extent, n.inner, x.data(), y, indices});
+  void* y = c.make(0).address();
+  void* indices = c.outputs == 2 ? c.make(1).address() : nullptr;
+  launch(c, kernels::Scan{op, a.reverse, x.dtype(), n.outer, n.extent, n.inner, x.const_data(), y,
+                          indices});
 }
 
 // --- gradient of products and logarithms --- in: dy, x, y; out: dx
@@ -69,8 +69,8 @@ void scan_backward_forward(OpContext& c) {
   const Tensor x = local_contiguous(c.in[1]);
   const Tensor y = local_contiguous(c.in[2]);
   const Lines n = lines_of(x.local_shape(), c.attrs.as<ScanAttrs>().dim);
-  launch(c, kernels::ScanGrad{op, x.dtype(), n.outer, n.extent, n.inner, dy.data(), x.data(),
-                              y.data(), c.make().data()});
+  launch(c, kernels::ScanGrad{op, x.dtype(), n.outer, n.extent, n.inner, dy.const_data(),
+                              x.const_data(), y.const_data(), c.make().address()});
 }
 
 template <ScanOp op>

@@ -99,7 +99,7 @@ Rule place_rule(Infos in, const Attrs& attrs) {
 void place_forward(OpContext& c) {
   const auto [at, value] = c.attrs.as<PlaceAttrs>();
   const Tensor& y = c.make();
-  launch(c, kernels::Fill{y.data(), y.dtype(), y.local_numel(), value});
+  launch(c, kernels::Fill{y.address(), y.dtype(), y.local_numel(), value});
   const Tensor part = every_step(y, at, c.in[0].local_shape());
   launch(c, kernels::Copy{view_of(part), view_of(c.in[0])});
 }

@@ -28,7 +28,8 @@ void softmax_forward(OpContext& c) {
   const auto a = c.attrs.as<SoftmaxAttrs>();
   const Lines n = lines_of(x.local_shape(), a.dim);
   Tensor& y = c.make();
-  launch(c, kernels::Softmax{x.dtype(), a.log, n.outer, n.extent, n.inner, x.data(), y.data()});
+  launch(c, kernels::Softmax{x.dtype(), a.log, n.outer, n.extent, n.inner, x.const_data(),
+                             y.address()});
 }
 
 // in: dy, y
@@ -44,8 +45,8 @@ void softmax_backward_forward(OpContext& c) {
   const auto a = c.attrs.as<SoftmaxAttrs>();
   const Lines n = lines_of(y.local_shape(), a.dim);
   Tensor& dx = c.make();
-  launch(c, kernels::SoftmaxGrad{y.dtype(), a.log, n.outer, n.extent, n.inner, dy.data(), y.data(),
-                                 dx.data()});
+  launch(c, kernels::SoftmaxGrad{y.dtype(), a.log, n.outer, n.extent, n.inner, dy.const_data(),
+                                 y.const_data(), dx.address()});
 }
 
 const OpDef& softmax_backward_op() {

@@ -26,10 +26,10 @@ void sort_forward(OpContext& c) {
   const Tensor x = local_contiguous(c.in[0]);
   const auto a = c.attrs.as<SortAttrs>();
   const Lines n = lines_of(x.local_shape(), a.dim);
-  void* values = c.make(0).data();
-  void* indices = c.make(1).data();
-  launch(c, kernels::Sort{a.descending, x.dtype(), n.outer, n.extent, n.inner, a.count, x.data(),
-                          values, indices});
+  void* values = c.make(0).address();
+  void* indices = c.make(1).address();
+  launch(c, kernels::Sort{a.descending, x.dtype(), n.outer, n.extent, n.inner, a.count,
+                          x.const_data(), values, indices});
 }
 
 void sort_backward(GradContext& c) {

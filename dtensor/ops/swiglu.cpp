@@ -24,7 +24,8 @@ void swiglu_forward(OpContext& c) {
   const Tensor a = local_contiguous(c.in[0]);
   const Tensor b = local_contiguous(c.in[1]);
   Tensor& y = c.make();
-  launch(c, kernels::SwiGlu{a.dtype(), a.local_numel(), a.data(), b.data(), y.data()});
+  launch(c,
+         kernels::SwiGlu{a.dtype(), a.local_numel(), a.const_data(), b.const_data(), y.address()});
 }
 
 // in: dy, a, b; out: da, db
@@ -41,8 +42,8 @@ void swiglu_backward_forward(OpContext& c) {
   const Tensor dy = local_contiguous(c.in[0]);
   const Tensor a = local_contiguous(c.in[1]);
   const Tensor b = local_contiguous(c.in[2]);
-  launch(c, kernels::SwiGluGrad{a.dtype(), a.local_numel(), dy.data(), a.data(), b.data(),
-                                c.make(0).data(), c.make(1).data()});
+  launch(c, kernels::SwiGluGrad{a.dtype(), a.local_numel(), dy.const_data(), a.const_data(),
+                                b.const_data(), c.make(0).address(), c.make(1).address()});
 }
 
 const OpDef& swiglu_backward_op() {

@@ -84,7 +84,8 @@ Rule full_like_rule(Infos in, const Attrs& attrs) {
 
 void full_like_forward(OpContext& c) {
   Tensor& y = c.make();
-  launch(c, kernels::Fill{y.data(), y.dtype(), y.local_numel(), c.attrs.as<ScalarAttrs>().value});
+  launch(c,
+         kernels::Fill{y.address(), y.dtype(), y.local_numel(), c.attrs.as<ScalarAttrs>().value});
 }
 
 // Only for the in-place form: the overwritten values get the gradient 0.

@@ -109,8 +109,8 @@ void unary_derivative_forward(OpContext& c) {
   const Tensor x = local_contiguous(c.in[1]);
   Tensor& dx = c.make();
   const auto [alpha, beta] = unary_parameters<f>(c.attrs);
-  launch(c, kernels::UnaryGrad{f, x.dtype(), x.local_numel(), dy.data(), x.data(), dx.data(), alpha,
-                               beta});
+  launch(c, kernels::UnaryGrad{f, x.dtype(), x.local_numel(), dy.const_data(), x.const_data(),
+                               dx.address(), alpha, beta});
 }
 
 // Whether the derivative is piecewise constant, so that only dy gets a gradient.

@@ -7,6 +7,11 @@
 #include "kernels/run.h"
 
 namespace coshard {
+namespace {
+
+void* written(const Tensor& state) { return state.defined() ? state.address() : nullptr; }
+
+}  // namespace
 
 // Parameters of one dtype that have been updated equally often.
 struct AdamW::Group {
@@ -110,8 +115,8 @@ void AdamW::update() {
     });
     if (group == groups.end()) group = groups.insert(group, Group{&p, s.step, {}, {}});
     group->members.push_back(i);
-    group->tensors.push_back({p.local_numel(), p.data(), g.data(), s.m.data(), s.v.data(),
-                              data_or_null(s.master), data_or_null(s.largest_v)});
+    group->tensors.push_back({p.local_numel(), p.data(), g.const_data(), s.m.address(),
+                              s.v.address(), written(s.master), written(s.largest_v)});
     gradients.push_back(g);
   }
   for (const Group& group : groups) run(group);

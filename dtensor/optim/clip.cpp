@@ -45,8 +45,8 @@ Tensor own_norm(const NormPart& part, const std::shared_ptr<Device>& device, dou
     const Tensor& gradient = part.gradients[static_cast<std::size_t>(i)];
     if (!gradient.local_numel() || !counted_here(gradient)) continue;
     const Tensor local = local_contiguous(gradient.raw_local());
-    kernels::run(*device, kernels::PowSum{local.dtype(), local.local_numel(), local.data(), p,
-                                          cells.data_as<double>() + i});
+    kernels::run(*device, kernels::PowSum{local.dtype(), local.local_numel(), local.const_data(), p,
+                                          static_cast<double*>(cells.address()) + i});
   }
   return p == 0 ? amax(cells, Dims{0}, true) : sum(cells, Dims{0}, true);
 }

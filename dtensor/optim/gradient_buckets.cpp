@@ -223,11 +223,11 @@ Tensor GradientBuckets::place(const GradMeta& leaf) {
 // Puts `gradient` into its slot.
 void GradientBuckets::put(const Slot& slot, Tensor gradient) const {
   const Tensor place = view_of_slot(slot, nullptr);
+  place.wait("backward");
+  place.wait_for_readers("backward");
   place.mark_written();
   if (lies_in_place(slot, gradient) || gradient.local_numel() == 0) return;
   if (shares_memory(slot, gradient)) gradient = copy_of(gradient);
-  place.wait("backward");
-  place.wait_for_readers("backward");
   kernels::run(*place.device(), kernels::Copy{view_of(place), view_of(gradient.raw_local())});
 }
 
@@ -236,7 +236,8 @@ void GradientBuckets::fill_with_zeros(const Slot& slot) const {
   place.wait("backward");
   place.wait_for_readers("backward");
   place.mark_written();
-  kernels::run(*place.device(), kernels::Fill{place.data(), place.dtype(), place.local_numel(), 0});
+  kernels::run(*place.device(),
+               kernels::Fill{place.address(), place.dtype(), place.local_numel(), 0});
 }
 
 // The first rank's gradient becomes the sum.

@@ -33,9 +33,9 @@ void SGD::update() {
       require_not_recording(*p.device(), "SGD", "allocate the momentum of a parameter");
       momentum_[i] = Tensor::empty(p.device(), p.local_shape(), p.dtype());
     }
-    void* momentum = momentum_[i].defined() ? momentum_[i].data() : nullptr;
-    kernels::run(*p.device(), kernels::Sgd{p.dtype(), p.local_numel(), p.data(), g.data(), momentum,
-                                           lr, options_.momentum, options_.weight_decay,
+    void* momentum = momentum_[i].defined() ? momentum_[i].address() : nullptr;
+    kernels::run(*p.device(), kernels::Sgd{p.dtype(), p.local_numel(), p.data(), g.const_data(),
+                                           momentum, lr, options_.momentum, options_.weight_decay,
                                            options_.maximize ? -1.0 : 1.0, first,
                                            options_.dampening, options_.nesterov, rate});
     p.mark_written();

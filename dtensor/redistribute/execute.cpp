@@ -10,7 +10,7 @@ namespace coshard {
 namespace {
 
 void fill(const Tensor& x, double value) {
-  kernels::run(*x.device(), kernels::Fill{x.data(), x.dtype(), x.local_numel(), value});
+  kernels::run(*x.device(), kernels::Fill{x.address(), x.dtype(), x.local_numel(), value});
 }
 
 void divide(const Tensor& place, int divisor) {

@@ -75,7 +75,8 @@ Tensor carry_back(const Parcel& parcel, const Tensor& gradient) {
   if (back.sends()) {
     const Work sent = send_parcel(back, gradient);
     const Tensor none = Tensor::empty(gradient.device(), gradient.local_shape(), gradient.dtype());
-    kernels::run(*none.device(), kernels::Fill{none.data(), none.dtype(), none.local_numel(), 0});
+    kernels::run(*none.device(),
+                 kernels::Fill{none.address(), none.dtype(), none.local_numel(), 0});
     none.set_in_flight(Work(sent.state()));
     return none;
   }

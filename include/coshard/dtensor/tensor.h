@@ -121,29 +121,30 @@ class Tensor {
   Redistribution redistribute(const Layout& layout, CallSite site = CallSite::current()) const;
 
   // --- the local tensor ---
-  // [0] on a rank outside the mesh.
-  const Shape& local_shape() const { return impl().local_shape; }
+  const Shape& local_shape() const { return impl().local_shape; }  // [0] outside the mesh
   const Strides& strides() const { return impl().strides; }
   std::int64_t local_numel() const { return coshard::numel(impl().local_shape); }
   bool is_contiguous() const;
-  void* data() const;  // first element; waits for a collective in flight
+  // The first element. Both wait in place for the collective in flight that fills the memory;
+  // data(), and data_as of what is not const, also for those that read it: it may be written.
+  void* data() const;
+  const void* const_data() const;
   template <class T>
   T* data_as() const {
-    CS_REQUIRE(dtype_of<T> == dtype(), "data_as<", dtype_of<T>, "> of a tensor of ", dtype());
-    return static_cast<T*>(data());
+    constexpr DType kOf = dtype_of<std::remove_const_t<T>>;
+    CS_REQUIRE(kOf == dtype(), "data_as<", kOf, "> of a tensor of ", dtype());
+    return static_cast<T*>(std::is_const_v<T> ? const_cast<void*>(const_data()) : data());
   }
   bool in_flight() const { return impl().storage->in_flight; }
-  // `awaited` has completed: the tensor is no longer in flight. Does nothing if other work fills it
-  // by now.
+  // `awaited` has completed: no longer in flight, unless other work fills it by now.
   void arrived(const std::shared_ptr<WorkState>& awaited) const;
-  // Waits in place until the data have arrived; counted under `who` (waits_in_place.h). In a
-  // coroutine, await the redistribution instead.
+  // Waits in place until the data have arrived; counted under `who` (waits_in_place.h).
   void wait(std::string_view who = "data") const;
   // Registers `work`, which is in flight, as a reader of this memory.
   void read_by(const Work& work) const;
   // Waits in place until nothing in flight reads the memory, which is about to be written.
   void wait_for_readers(std::string_view who) const;
-  // As data(), but does not wait for a collective in flight.
+  // The same place, without a wait: for memory that is new, or was waited for (the library's own).
   void* address() const {
     return static_cast<char*>(impl().storage->buffer->data()) +
            impl().offset * static_cast<std::int64_t>(size_of(impl().dtype));
@@ -174,12 +175,11 @@ class Tensor {
 
   // --- writes to shared memory (writes.h) ---
 
-  // Call after writing to the memory directly: through data(), or as the owner of borrowed memory.
-  // In-place operators, random fills and optimizers do so themselves. Backward then refuses to use
-  // saved tensors that had the old values, and the new ones count as equal on all ranks (varies).
+  // Call after writing to the memory directly, as operators do: backward then refuses to use saved
+  // tensors that had the old values, and the new ones count as equal on all ranks (varies).
+  // Error{BadInput}: a collective in flight still reads the memory or fills it; get data() first.
   void mark_written() const;
-  // The tensor this is a view of; undefined for none. Handles from detach(), to_local() and
-  // from_local() share memory but are not views.
+  // What this is a view of, or undefined. Handles from detach, to_local and from_local are none.
   Tensor base() const;
   void set_base(const Tensor& viewed) const;
   void leave_base() const {

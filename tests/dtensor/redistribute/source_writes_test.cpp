@@ -9,6 +9,8 @@
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/random.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/dtensor/waits_in_place.h>
+#include <coshard/runtime/coro/timer.h>
 #include "tests/dtensor/redistribute/sums.h"
 #include "tests/support/ranks.h"
 
@@ -24,6 +26,13 @@ const Shape kShape{70, 60};  // uneven parts on 3 ranks
 
 Tensor ones_of(const Tensor& local, DType dtype, const Shape& shape) {
   return ones(local.device(), shape, dtype);
+}
+// As a program's own loop would.
+void write_by_hand(const Tensor& x, void* data) {
+  EXPECT_TRUE(x.is_contiguous());
+  const std::vector<double> other(static_cast<std::size_t>(x.local_numel()), -5);
+  x.device()->upload(data, other.data(), other.size() * sizeof(double));
+  x.mark_written();
 }
 struct Writer {
   const char* name;
@@ -54,6 +63,13 @@ const Writer kWriters[] = {
        FromLocalOptions options;
        options.shape = x.shape();
        mul_(from_local(to_local(x), x.mesh(), x.layout(), options), 0.5);
+     }},
+    {"data()", [](const DTensor& x) { write_by_hand(x, x.data()); }},
+    {"data() of to_local", [](const DTensor& x) { write_by_hand(x, to_local(x).data()); }},
+    {"data_as<double> of a detached row",
+     [](const DTensor& x) {
+       const Tensor row = select(x.raw_local(), 0, 0);
+       write_by_hand(row, row.data_as<double>());
      }},
     {"matmul_into to_local",
      [](const DTensor& x) {
@@ -151,6 +167,73 @@ TEST(SourceWrites, OfOptimizersDoNotReachWhatIsInFlight) {
       co_await expect_step_after_read(world, mesh, move, true);
     }
   });
+}
+
+// A write waits for what fills the memory, on ranks that hold nothing of it too.
+TEST(WritesInPlace, ToWhatIsInFlightWaitForItOnEveryRank) {
+  const std::vector<std::function<void(const Tensor&)>> writers{
+      [](const Tensor& x) { normal_(x, 0, 1); }, [](const Tensor& x) { uniform_(x, 0, 1); },
+      [](const Tensor& x) { zero_(x); }, [](const Tensor& x) { add_(x, 1.0); }};
+  on_slow_ranks([&](World& world, DeviceMesh mesh) -> Task<void> {
+    for (const auto& write : writers) {
+      const Tensor local = ones(world.device(), Shape{2, 4}, DType::F64);
+      const DTensor source = from_local(local, mesh, Layout(Partial()));
+      const Redistribution moving = issued(world, source, Layout(Shard(0)));
+      const Tensor there = moving.tensor();  // of no rows on the last rank
+      write(there);
+      EXPECT_FALSE(there.in_flight()) << "rank " << world.rank();
+      const DTensor moved = co_await moving;
+      EXPECT_EQ(moved.storage(), there.storage());
+    }
+  });
+}
+
+ErrorKind kind_of(const std::function<void()>& call, std::string& text) {
+  try {
+    call();
+  } catch (const Error& error) {
+    text = error.what();
+    return error.kind();
+  }
+  return ErrorKind::Cancelled;
+}
+
+// The other ranks join once rank 0 has looked.
+Task<void> look_while_in_flight(World& world, std::atomic<bool>& looked, int& told) {
+  const DeviceMesh mesh = init_device_mesh(world, {world.size()}, {"tp"});
+  const DTensor source = source_of(world, mesh, Layout(Partial()));
+  for (int i = 0; i < 500 && world.rank() > 0 && !looked; ++i) co_await sleep_for(1ms);
+  const Redistribution moving = source.redistribute(Replicate());
+  if (world.rank() == 0 && on_cpu()) {
+    const auto state = moving.tensor().storage()->pending.state();
+    clear_waits_in_place();
+    EXPECT_EQ(source.const_data(), source.address());
+    EXPECT_EQ(source.data_as<const double>()[1], 2);
+    EXPECT_EQ(source.raw_local().to_vector()[1], 2);
+    EXPECT_TRUE(waits_in_place().empty());
+    for (const Tensor& x : {source, source.raw_local(), moving.tensor()}) {
+      std::string text;
+      EXPECT_EQ(kind_of([&] { x.mark_written(); }, text), ErrorKind::BadInput) << x;
+      EXPECT_NE(text.find("all_reduce #0"), std::string::npos) << text;
+      ++told;
+    }
+    EXPECT_FALSE(state->ready());
+    looked = true;
+    EXPECT_EQ(source.data(), source.address());
+    EXPECT_TRUE(state->ready());
+    EXPECT_EQ(waits_in_place().at("data"), 1);
+    source.mark_written();
+  }
+  const DTensor moved = co_await moving;
+  EXPECT_EQ(moved.to_vector()[1], 6);
+  source.mark_written();
+}
+
+TEST(ReadersInFlight, AreAwaitedByWhoMayWriteAndByNobodyElse) {
+  std::atomic<bool> looked = false;
+  int told = 0;
+  testing::on_ranks(2, [&](World& world) { return look_while_in_flight(world, looked, told); });
+  EXPECT_EQ(told, on_cpu() ? 3 : 0);
 }
 
 }  // namespace

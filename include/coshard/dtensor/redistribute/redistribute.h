@@ -36,9 +36,9 @@ struct ArrivedShard {
 //            P -> S        reduce_scatter
 //            S(i) -> S(j)  all_to_all
 //            R -> S, S -> P(sum), S -> S on the same dim: nothing
-//   Source:  in-place operators, random fills and optimizers that write to the source wait in place
-//            until the transfer has read it. Writing through data(), or on a rank that dropped the
-//            result while others keep it, is safe only after an await of the result; unchecked.
+//   Source:  in-place operators, random fills, optimizers and data() wait in place until the
+//            transfer has read it. Unchecked, and safe only after an await of the result: writing
+//            through a pointer got earlier, or on a rank that dropped the result which others keep.
 //   Fails:   Error{CommFailed} or Error{Timeout}; the communicator is poisoned, the source is
 //            unchanged.
 //   Cancel:  cancels this await only: the collective completes, and any copy can be awaited again.
