@@ -94,7 +94,8 @@ void add_to_gradient(GradMeta& meta, Tensor gradient) {
 Tensor shown(const Tensor& gradient) {
   Tensor seen = gradient.detach();
   seen.set_grad_meta(gradient.grad_meta());
-  seen.set_unwritable("is a gradient that other operators may read");
+  seen.set_unwritable(
+      "is a gradient that other operators may read; return a changed clone() of it from the hook");
   return seen;
 }
 

@@ -4,6 +4,7 @@
 
 #include <coshard/dtensor/random.h>
 #include <coshard/dtensor/tape.h>
+#include "dtensor/copied_views.h"
 #include "dtensor/marks.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/origin.h"
@@ -133,6 +134,7 @@ Tensor to_local(const DTensor& tensor, std::optional<Layout> grad_placements) {
     CS_REQUIRE(same_shards(layout, tensor.layout()), "to_local: grad_placements ", layout,
                " do not have the shards of ", tensor);
   }
+  require_up_to_date(tensor);
   Tensor out = tensor.raw_local();
   out.set_marks(tensor.marks() | tensor.spec()->marks);
   const Tensor inputs[] = {tensor};

@@ -69,12 +69,12 @@ Tensor trunc_normal_(const Tensor& x, double mean, double std, double low, doubl
   const double least = std::max((low - mean) / std, -40.0);
   const double most = std::min((high - mean) / std, 40.0);
   coshard::uniform_(x, below(least), below(most));
-  const Tensor part = x.raw_local();
-  std::vector<double> values = part.to_vector();
+  std::vector<double> values = x.to_vector();
   for (double& value : values)
     value = std::clamp(mean + std * quantile(value, least, most), low, high);
   const NoGradGuard off;
-  copy_(part, Tensor::from_values(x.device(), part.shape(), x.dtype(), values));
+  const Tensor drawn = Tensor::from_values(x.device(), x.local_shape(), x.dtype(), values);
+  copy_(x, drawn.with_spec(x.spec()));
   return x;
 }
 

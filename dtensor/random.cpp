@@ -5,6 +5,7 @@
 
 #include <coshard/dtensor/distribute.h>
 #include <coshard/runtime/coro/branch.h>
+#include "dtensor/copied_views.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/partial.h"
 #include "dtensor/step_graph.h"
@@ -124,16 +125,18 @@ LocalRandom::~LocalRandom() { set_random_state(before_); }
 
 void normal_(const Tensor& x, double mean, double std) {
   CS_REQUIRE(!(std < 0), "normal_: std must not be negative, got ", std);
-  require_writable(x, "normal");
+  require_writable(x, "normal_");
   draw(x, kernels::RandomKind::Normal, std, mean);
   record_constant_write(x);
+  write_back(x);
 }
 void uniform_(const Tensor& x, double low, double high) {
   CS_REQUIRE(low <= high && std::isfinite(high - low), "uniform_: invalid range from ", low, " to ",
              high);
-  require_writable(x, "uniform");
+  require_writable(x, "uniform_");
   draw(x, kernels::RandomKind::Uniform, high - low, low);
   record_constant_write(x);
+  write_back(x);
 }
 
 }  // namespace coshard

@@ -2,7 +2,9 @@
 
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/random.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
 #include "dtensor/ops/local.h"
+#include "dtensor/redistribute/execute.h"
 #include "kernels/run.h"
 
 namespace coshard {
@@ -12,12 +14,25 @@ enum class Map : std::uint8_t { Gather, Scatter, Mask };
 
 Tensor map(Map kind, const Tensor& x, const ViewPlace& place);
 
+// Where a map leads from, or to.
+const std::shared_ptr<const Spec>& from_spec(Map kind, const ViewPlace& place) {
+  return kind == Map::Scatter ? place.spec : place.base_spec;
+}
+const std::shared_ptr<const Spec>& to_spec(Map kind, const ViewPlace& place) {
+  return kind == Map::Gather ? place.spec : place.base_spec;
+}
+
 // The record of one of the maps: its gradient is the adjoint map.
 class StridedNode final : public GradNode {
  public:
-  StridedNode(Map kind, const ViewPlace& place) : kind_(kind), place_(place) {}
+  StridedNode(Map kind, const ViewPlace& place) : kind_(kind), place_(place) {
+    if (const auto& spec = to_spec(kind, place)) layout_ = partial_as_replicate(spec->layout);
+  }
   std::string_view name() const override { return "view"; }
   bool records_backward() const override { return true; }
+  const Layout* gradient_layout() const override {
+    return to_spec(kind_, place_) ? &layout_ : nullptr;
+  }
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
     const Map back = kind_ == Map::Gather    ? Map::Scatter
                      : kind_ == Map::Scatter ? Map::Gather
@@ -28,6 +43,7 @@ class StridedNode final : public GradNode {
  private:
   Map kind_;
   ViewPlace place_;
+  Layout layout_;
 };
 
 void copy(const Tensor& to, const Tensor& from) {
@@ -58,12 +74,26 @@ Tensor mapped(Map kind, const Tensor& x, const ViewPlace& p) {
   return base;
 }
 
+// In the layout that a map needs: shards as the view's, and no Partial.
+Tensor lined_up(const Tensor& x, const std::shared_ptr<const Spec>& spec) {
+  if (!spec) return x;
+  const Layout wanted = partial_as_replicate(spec->layout);
+  if (x.layout() == wanted) return x;
+  const Tensor inputs[] = {x};
+  return taped(inputs) ? redistribute(x, wanted).tensor() : redistribute_raw(x, wanted);
+}
+
 Tensor map(Map kind, const Tensor& x, const ViewPlace& place) {
   ViewPlace used = place;
-  const Tensor from = kind == Map::Scatter ? summed(x, place) : x;
+  const Tensor placed = lined_up(x, from_spec(kind, place));
+  const Tensor from = kind == Map::Scatter ? summed(placed, place) : placed;
   if (kind == Map::Scatter) used.shape = from.local_shape();
-  Tensor result = mapped(kind, from, used);
+  Tensor result = mapped(kind, from.is_distributed() ? from.raw_local() : from, used);
   result.set_marks(x.marks());
+  if (const auto& spec = to_spec(kind, place)) {
+    const Layout layout = partial_as_replicate(spec->layout);
+    result = std::move(result).with_spec(make_spec(spec->mesh, layout, spec->shape));
+  }
   const Tensor inputs[] = {from};
   if (taped(inputs))
     push_record(std::make_shared<StridedNode>(kind, used), inputs, std::span<Tensor>(&result, 1));
@@ -78,7 +108,9 @@ ViewPlace::ViewPlace(const Tensor& base, const Tensor& view)
       base_strides(base.strides()),
       strides(view.strides()),
       offset(view.local_numel() > 0 ? view.storage_offset() - base.storage_offset() : 0),
-      extent(base.local_numel() > 0 ? 1 : 0) {
+      extent(base.local_numel() > 0 ? 1 : 0),
+      base_spec(base.spec()),
+      spec(view.spec()) {
   for (std::size_t d = 0; d < base_shape.size() && extent > 0; ++d)
     extent += (base_shape[d] - 1) * base_strides[d];
 }

@@ -1,6 +1,6 @@
 #pragma once
 // Views by their location in memory, and gradients through them: what the base of a view needs to
-// know about a write through the view. Plain tensors. Rank's thread.
+// know about a write through the view. Of DTensors, a view has the base's shards. Rank's thread.
 #include <coshard/dtensor/tape.h>
 
 namespace coshard {
@@ -10,8 +10,9 @@ struct ViewPlace {
   ViewPlace(const Tensor& base, const Tensor& view);
   Shape base_shape, shape;
   Strides base_strides, strides;
-  std::int64_t offset;  // of the view's first element from the base's
-  std::int64_t extent;  // of the base's memory, in elements
+  std::int64_t offset;                          // of the view's first element from the base's
+  std::int64_t extent;                          // of the base's memory, in elements
+  std::shared_ptr<const Spec> base_spec, spec;  // null for plain tensors
 };
 
 // Linear maps of a gradient, recorded if second derivatives are requested. x has the base's shape,

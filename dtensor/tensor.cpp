@@ -3,6 +3,7 @@
 #include <coshard/dtensor/ops/promotion.h>
 #include <coshard/dtensor/tape.h>
 #include <coshard/dtensor/waits_in_place.h>
+#include "dtensor/copied_views.h"
 #include "dtensor/marks.h"
 #include "dtensor/origin.h"
 #include "dtensor/step_graph.h"
@@ -82,11 +83,13 @@ void Tensor::arrived(const std::shared_ptr<WorkState>& awaited) const {
 
 const void* Tensor::const_data() const {
   wait();
+  require_up_to_date(*this);
   return address();
 }
 
 void* Tensor::data() const {
   wait();
+  require_up_to_date(*this);
   if (!impl_->storage->buffer->reader.expired() || !impl_->storage->buffer->more_readers.empty())
     wait_for_readers("data");
   return address();
@@ -107,6 +110,7 @@ Tensor Tensor::base() const {
 
 void Tensor::set_base(const Tensor& viewed) const {
   impl().base = viewed.impl().base ? viewed.impl_->base : viewed.impl_;
+  impl().copied_view = viewed.impl_->copied_view;
   impl().known = viewed.impl_->known;
   impl().marks = 0;  // the base's count
   impl().untaped_view = !grad_enabled() || viewed.impl_->untaped_view;
@@ -124,6 +128,7 @@ Tensor& Tensor::set_requires_grad(bool value) {
   impl().grad->requires_grad = value;
   impl().grad->spec = impl().spec;
   if (value) leave_base();  // a leaf is not a view of another tensor
+  if (value) impl().copied_view = nullptr;
   if (value && impl().origin == 0) numbered(*this, Numbered::Parameter);
   impl().grad->origin = impl().origin;
   return *this;
@@ -155,7 +160,7 @@ Tensor Tensor::with_spec(std::shared_ptr<const Spec> spec) const& {
 }
 
 Tensor Tensor::with_spec(std::shared_ptr<const Spec> spec) && {
-  if (impl_.use_count() != 1 || impl_->grad || impl_->base)
+  if (impl_.use_count() != 1 || impl_->grad || impl_->base || impl_->copied_view)
     return std::as_const(*this).with_spec(std::move(spec));
   impl_->spec = std::move(spec);
   if (impl_->spec && impl_->marks != 0) impl_->marks = marks_outside(impl_->marks, *impl_->spec);
@@ -255,7 +260,8 @@ Tensor Tensor::from_values(const std::shared_ptr<Device>& device, const Shape& s
 
 std::vector<double> Tensor::to_vector() const {
   CS_REQUIRE(!is_distributed() || !layout().has_partial(), "to_vector: ", *this,
-             " is Partial; redistribute it first, or read to_local()");
+             " is Partial; redistribute it to ", partial_as_replicate(layout()),
+             " first, or read to_local()");
   require_not_recording(*device(), "to_vector", "copy to the host");
   std::vector<double> values(static_cast<std::size_t>(local_numel()));
   const Tensor there =
@@ -290,7 +296,8 @@ double Tensor::item() const {
   if (is_distributed()) {
     for (const Placement& p : layout())
       CS_REQUIRE(p.is_replicate(), "item: ", *this, " is ", p,
-                 " along a mesh dimension; redistribute it first");
+                 " along a mesh dimension; redistribute it to ",
+                 Layout::filled(layout().ndim(), Replicate()), " first");
     if (!mesh().contains_this_rank()) return 0;
   }
   require_not_recording(*device(), "item", "copy to the host");

@@ -4,6 +4,7 @@
 
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/tape.h>
+#include "dtensor/copied_views.h"
 #include "dtensor/marks.h"
 #include "dtensor/step_graph.h"
 #include "dtensor/strided.h"
@@ -14,9 +15,12 @@ namespace {
 // The base after a write through a view: the view's elements come from the written value.
 class WriteNode final : public GradNode {
  public:
-  explicit WriteNode(const ViewPlace& place) : place_(place) {}
+  explicit WriteNode(const ViewPlace& place) : place_(place) {
+    if (place.base_spec) layout_ = partial_as_replicate(place.base_spec->layout);
+  }
   std::string_view name() const override { return "write"; }
   bool records_backward() const override { return true; }
+  const Layout* gradient_layout() const override { return place_.base_spec ? &layout_ : nullptr; }
   void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
     if (sink.needs_grad(0)) sink.accumulate(0, masked(output_grads[0], place_));
     if (sink.needs_grad(1)) sink.accumulate(1, gathered(output_grads[0], place_));
@@ -24,6 +28,7 @@ class WriteNode final : public GradNode {
 
  private:
   ViewPlace place_;
+  Layout layout_;
 };
 
 bool shares_memory(const Tensor& x) {
@@ -31,23 +36,41 @@ bool shares_memory(const Tensor& x) {
          x.grad_meta()->producer->shares_memory();
 }
 
+constexpr const char* kUntaped =
+    " and cannot be changed in place on the tape; change it under a NoGradGuard, as an optimizer "
+    "does";
+
+void require_no_view_of_leaf(const Tensor& x, const Tensor& base, std::string_view who) {
+  CS_REQUIRE(!base.requires_grad() || !base.is_leaf(), who, ": ", x,
+             " is a view of a leaf that requires a gradient,", kUntaped);
+}
+
 void require_writable_view(const Tensor& x, const Tensor& base, std::string_view who) {
+  require_no_view_of_leaf(x, base, who);
   if (!base.requires_grad()) return;
-  CS_REQUIRE(!base.is_leaf(), who, "_: ", x,
-             " is a view of a leaf that requires a gradient, and cannot be changed in place");
-  CS_REQUIRE(x.requires_grad(), who, "_: ", x,
-             " is a view of a tensor that requires a gradient, made under a NoGradGuard");
+  CS_REQUIRE(x.requires_grad(), who, ": ", x,
+             " is a view of a tensor that requires a gradient, made under a NoGradGuard; make it "
+             "outside of that");
 }
 
 void require_writable_on_tape(const Tensor& x, std::string_view who) {
-  CS_REQUIRE(!x.requires_grad() || !x.is_leaf(), who, "_: ", x,
-             " is a leaf that requires a gradient, and cannot be changed in place");
+  CS_REQUIRE(!x.requires_grad() || !x.is_leaf(), who, ": ", x,
+             " is a leaf that requires a gradient,", kUntaped);
   const Tensor base = x.base();
   if (base.defined()) require_writable_view(x, base, who);
   for (const Tensor& t : {x, base})
-    CS_REQUIRE(!shares_memory(t), who, "_: ", x, " is memory that ",
-               t.grad_meta()->producer->name(),
-               " shares with a tensor on the tape: it cannot be changed in place; clone it first");
+    CS_REQUIRE(!shares_memory(t), who, ": ", x, " is memory that ", t.grad_meta()->producer->name(),
+               " shares with a tensor on the tape: it cannot be changed in place; change a clone() "
+               "of it");
+}
+
+// x itself may be changed: a view of a leaf's copy may not.
+void require_writable_copy(const Tensor& x, std::string_view who) {
+  const Tensor& of = x.copied_view()->of;
+  if (grad_enabled()) require_no_view_of_leaf(x, of, who);
+  require_writable(of, who);
+  make_again(x);
+  if (grad_enabled()) require_writable_view(x, of, who);
 }
 
 // retain_grad belongs to the tensor, so it carries over to a new producer.
@@ -146,10 +169,15 @@ void Tensor::wait_for_readers(Buffer& buffer, std::string_view who) {
   buffer.more_readers.clear();
 }
 
+const char* const kCopyOfView =
+    "is a copy that a view operator made; change what it is a view of, or a clone() of it";
+
 void require_writable(const Tensor& x, std::string_view who) {
-  CS_REQUIRE(x.defined(), who, "_: the tensor is undefined");
-  CS_REQUIRE(x.unwritable() == nullptr, who, "_: ", x, " ", x.unwritable(),
-             ": it cannot be changed in place; clone it first");
+  CS_REQUIRE(x.defined(), who, ": the tensor is undefined");
+  const bool copied = x.copied_view() && x.unwritable() == kCopyOfView;
+  CS_REQUIRE(x.unwritable() == nullptr || copied, who, ": ", x, " cannot be changed in place: it ",
+             x.unwritable());
+  if (copied) require_writable_copy(x, who);
   if (grad_enabled()) require_writable_on_tape(x, who);
   x.wait(who);
   x.wait_for_readers(who);
@@ -165,7 +193,7 @@ Tensor unchanged(const Tensor& x) {
 
 void record_write(const Tensor& x, const Tensor& value) {
   const Tensor base = x.base();
-  if (base.defined() && !x.is_distributed()) return write_into_base(x, base, value);
+  if (base.defined()) return write_into_base(x, base, value);
   auto meta = std::make_shared<GradMeta>();
   meta->requires_grad = true;
   meta->producer = value.grad_meta()->producer;
@@ -178,15 +206,15 @@ void record_constant_write(const Tensor& x) {
   x.mark_written();
   if (!grad_enabled() || !x.requires_grad()) return;
   const Tensor base = x.base();
-  if (base.defined() && !x.is_distributed()) return write_into_base(x, base, Tensor());
+  if (base.defined()) return write_into_base(x, base, Tensor());
   become(x, nullptr);
 }
 
 void catch_up(const Tensor& x) {
   const Tensor base = x.base();
-  CS_REQUIRE(base.defined() && base.is_current() && !x.is_distributed(), x,
-             ": its memory was changed in place on the tape through another handle (a view of a "
-             "DTensor, detach, to_local, from_local), which has the gradient");
+  CS_REQUIRE(base.defined() && base.is_current(), x,
+             ": its memory was changed in place on the tape through another handle (detach, "
+             "to_local, from_local), which has the gradient; use that one");
   CS_REQUIRE(
       !x.is_untaped_view(), x,
       ": it is a view that was made under a NoGradGuard, and its memory was changed in place "

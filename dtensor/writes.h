@@ -1,19 +1,27 @@
 #pragma once
 // In-place writes on the tape. A write through a view becomes part of its base's history, and other
 // views of the base catch up when next used. Handles that share memory without being views (detach,
-// to_local, from_local, views of a DTensor) see the new values but not their gradient; using them
-// on the tape is an error. Rank's thread.
+// to_local, from_local) see the new values but not their gradient; using them on the tape is an
+// error. Views that had to be copied: copied_views.h. Rank's thread.
 #include <string_view>
 
 #include <coshard/dtensor/tensor.h>
 
 namespace coshard {
 
-// Error{BadInput} "who_: ..." if a write to x, or its gradient on the tape, would be lost: x is a
-// copy made by a view operator, or is expanded; a leaf that requires a gradient, or a view or local
-// tensor of one; memory shared by to_local or from_local. Then waits in place for the collectives
-// that still fill or read the memory.
+// What is wrong with a copy made by a view operator, and what to do (Tensor::set_unwritable).
+extern const char* const kCopyOfView;
+
+// Error{BadInput} "who: ..." if a write to x, or its gradient on the tape, would be lost: x is a
+// copy made by a view operator where strides allow no view, or is expanded; a leaf that requires a
+// gradient, or a view or local tensor of one; memory shared by to_local or from_local. Then waits in
+// place for the collectives that still fill or read the memory; a copied view that is behind is made
+// again.
 void require_writable(const Tensor& x, std::string_view who);
+
+// Copies `value`, of x's shape and dtype, into x's memory in x's layout, and counts the write. A
+// value with a gradient becomes part of x's history.
+void store(const Tensor& x, const Tensor& value, std::string_view who);
 
 // x's memory now holds `value`, which has a gradient; from now on x has that gradient.
 void record_write(const Tensor& x, const Tensor& value);

@@ -95,7 +95,7 @@ const OpDef& addmm_op() {
 
 Tensor addmm(const Tensor& bias, const Tensor& a, const Tensor& b, double beta, double alpha,
              CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return call1(addmm_op(), {bias, a, b}, AddmmAttrs{.beta = beta, .alpha = alpha});
 }
 

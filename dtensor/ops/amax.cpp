@@ -30,22 +30,22 @@ const OpDef& amin_op() {
 }  // namespace
 
 Tensor amax(const Tensor& x, const Dims& dims, bool keepdim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return reduce(amax_op(), ReduceOp::Max, x, dims, keepdim);
 }
 
 Tensor amin(const Tensor& x, const Dims& dims, bool keepdim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return reduce(amin_op(), ReduceOp::Min, x, dims, keepdim);
 }
 
 Tensor all(const Tensor& x, const Dims& dims, bool keepdim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return amin(to(x, DType::Bool), dims, keepdim);
 }
 
 Tensor any(const Tensor& x, const Dims& dims, bool keepdim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return amax(to(x, DType::Bool), dims, keepdim);
 }
 

@@ -263,110 +263,110 @@ const OpDef& remainder_scalar_op() {
 }  // namespace
 
 Tensor add(const Tensor& a, const Tensor& b, double alpha, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const DType type = result_type(a, b);
   CS_REQUIRE(is_floating(type) || alpha == std::floor(alpha), "add: alpha ", alpha,
              " must be an integer for ", type);
   return arithmetic_call(add_op(), a, b, type, AddAttrs{alpha});
 }
 Tensor sub(const Tensor& a, const Tensor& b, double alpha, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   CS_REQUIRE(a.dtype() != DType::Bool || b.dtype() != DType::Bool,
              "sub does not support two bool tensors, got bool", a.shape());
   return add(a, b, -alpha);
 }
 Tensor sub(const Tensor& a, const Scalar& scalar, double alpha, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return add(a, scalar, -alpha);
 }
 Tensor rsub(const Tensor& a, const Scalar& scalar, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return add(neg(a), scalar);
 }
 Tensor mul(const Tensor& a, const Tensor& b, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return arithmetic_call(mul_op(), a, b, result_type(a, b));
 }
 Tensor div(const Tensor& a, const Tensor& b, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return arithmetic_call(div_op(), a, b, floating_type(result_type(a, b)));
 }
 Tensor div(const Tensor& a, const Scalar& scalar, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const DType type = floating_type(result_type(a, scalar));
   return call1(div_scalar_op(), {to(a, type)}, ScalarAttrs{scalar.value});
 }
 Tensor pow(const Tensor& a, const Tensor& exponent, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return arithmetic_call(pow_op(), a, exponent, result_type(a, exponent));
 }
 Tensor remainder(const Tensor& a, const Tensor& b, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return arithmetic_call(remainder_op(), a, b, result_type(a, b));
 }
 Tensor remainder(const Tensor& a, const Scalar& scalar, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const DType type = result_type(a, scalar);
   CS_REQUIRE(is_floating(type) || scalar.value != 0, "remainder: integer division by zero: ", type,
              a.shape(), " % 0");
   return call1(remainder_scalar_op(), {to(a, type)}, ScalarAttrs{scalar.value});
 }
 Tensor atan2(const Tensor& a, const Tensor& b, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return arithmetic_call(atan2_op(), a, b, floating_type(result_type(a, b)));
 }
 Tensor maximum(const Tensor& a, const Tensor& b, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return arithmetic_call(extreme_op<BinaryOp::Maximum>(), a, b, result_type(a, b));
 }
 Tensor minimum(const Tensor& a, const Tensor& b, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return arithmetic_call(extreme_op<BinaryOp::Minimum>(), a, b, result_type(a, b));
 }
 
 Tensor lerp(const Tensor& x, const Tensor& end, double weight, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return add(mul(x, 1 - weight), end, weight);
 }
 Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return add(x, mul(a, b), value);
 }
 
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const Tensor squares = square(sub(x, target));
   if (reduction == Reduction::None) return squares;
   return reduction == Reduction::Sum ? sum(squares) : mean(squares);
 }
 
 Tensor add_(const Tensor& x, const Tensor& y, double alpha, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const DType type = result_type(x, y);
   CS_REQUIRE(is_floating(type) || alpha == std::floor(alpha), "add_: alpha ", alpha,
              " must be an integer for ", type);
   return call_into(add_op(), x, y, type, AddAttrs{alpha});
 }
 Tensor sub_(const Tensor& x, const Tensor& y, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   CS_REQUIRE(x.dtype() != DType::Bool || y.dtype() != DType::Bool,
              "sub_ does not support two bool tensors, got bool", x.shape());
   return add_(x, y, -1);
 }
 Tensor sub_(const Tensor& x, const Scalar& scalar, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return add_(x, scalar, -1);
 }
 Tensor mul_(const Tensor& x, const Tensor& y, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return call_into(mul_op(), x, y, result_type(x, y));
 }
 Tensor div_(const Tensor& x, const Tensor& y, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return call_into(div_op(), x, y, floating_type(result_type(x, y)));
 }
 Tensor div_(const Tensor& x, const Scalar& scalar, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return call_into(div_scalar_op(), x, floating_type(result_type(x, scalar)),
                    ScalarAttrs{scalar.value});
 }

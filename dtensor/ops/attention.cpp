@@ -229,7 +229,7 @@ Tensor with_four_dims(Tensor x) {
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const Tensor& mask, Probability dropout_p, bool is_causal,
                                     std::optional<double> scale, bool enable_gqa, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   CS_REQUIRE(query.ndim() == key.ndim() && key.ndim() == value.ndim(), kName, ": q ", query, ", k ",
              key, ", v ", value, " differ in their number of dimensions");
   const double p = dropout_p.value;
@@ -249,7 +249,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
                  std::optional<double> scale, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   CS_REQUIRE(q.ndim() == 4 && k.ndim() == 4, "attention: q ", q, ", k ", k, " are not [b,h,t,d]");
   const double by = scale ? *scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
   const std::int64_t diagonal = causal ? k.size(2) - q.size(2) : 0;

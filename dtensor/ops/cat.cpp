@@ -76,7 +76,7 @@ const OpDef& cat_op() {
 }  // namespace
 
 Tensor cat(std::span<const Tensor> parts, int dim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   CS_REQUIRE(!parts.empty(), "cat: the list of tensors is empty");
   const CatAttrs attrs{normalize_dim(dim, parts[0].ndim(), "cat")};
   DType dtype = parts[0].dtype();
@@ -87,7 +87,7 @@ Tensor cat(std::span<const Tensor> parts, int dim, CallSite site) {
 }
 
 Tensor stack(const TensorList& list, int dim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const std::span<const Tensor> parts = list;
   CS_REQUIRE(!parts.empty(), "stack: the list of tensors is empty");
   std::vector<Tensor> rows;
@@ -99,7 +99,7 @@ Tensor stack(const TensorList& list, int dim, CallSite site) {
 }
 
 Tensor roll(const Tensor& x, std::int64_t shift, int dim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const std::int64_t size = x.size(normalize_dim(dim, x.ndim(), "roll"));
   const std::int64_t start = size == 0 ? 0 : (size - shift % size) % size;
   if (start == 0) return clone(x);

@@ -80,12 +80,12 @@ const OpDef& logical_or_op() {
 }
 
 Tensor compared(BinaryOp op, const Tensor& a, const Tensor& b, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const DType type = result_type(a, b);
   return call_untaped(comparison_of(op).pair, {to(a, type), to(b, type)});
 }
 Tensor compared(BinaryOp op, const Tensor& a, const Scalar& b, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return call_untaped(comparison_of(op).number, {to(a, result_type(a, b))}, ScalarAttrs{b.value});
 }
 
@@ -129,19 +129,19 @@ Tensor ne(const Tensor& a, const Scalar& b, CallSite site) {
 }
 
 Tensor isnan(const Tensor& x, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return call_untaped(isnan_op(), {x});
 }
 Tensor logical_not(const Tensor& x, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return eq(x, 0);
 }
 Tensor logical_and(const Tensor& a, const Tensor& b, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return call_untaped(logical_and_op(), {to(a, DType::Bool), to(b, DType::Bool)});
 }
 Tensor logical_or(const Tensor& a, const Tensor& b, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return call_untaped(logical_or_op(), {to(a, DType::Bool), to(b, DType::Bool)});
 }
 

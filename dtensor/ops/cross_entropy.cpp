@@ -135,7 +135,7 @@ const OpDef& cross_entropy_op() {
 
 Tensor cross_entropy_rows(const Tensor& logits, const Tensor& target, Reduction reduction,
                           std::int64_t ignore_index, double label_smoothing, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   CS_REQUIRE(label_smoothing >= 0 && label_smoothing <= 1, "cross_entropy: label_smoothing ",
              label_smoothing, " is not in [0, 1]");
   const Tensor in[] = {logits, target};

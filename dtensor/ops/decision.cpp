@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include <coshard/runtime/coro/rank_context.h>
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {
@@ -78,7 +79,7 @@ struct DecisionKind {
 }  // namespace
 
 std::string show_call(const OpDef& op, std::span<const Tensor> in) {
-  std::string text(op.name);
+  std::string text(called_or(op.name));
   text += ": ";
   for (std::size_t i = 0; i < in.size(); ++i) text += (i ? ", " : "") + describe(in[i]);
   return text;

@@ -151,7 +151,7 @@ const OpDef& diagonal_op() {
 }  // namespace
 
 Tensor diagonal(const Tensor& x, std::int64_t offset, int dim1, int dim2, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const int first = normalize_dim(dim1, x.ndim(), "diagonal");
   const int second = normalize_dim(dim2, x.ndim(), "diagonal");
   CS_REQUIRE(first != second, "diagonal: dimensions ", dim1, " and ", dim2, " of ", x,

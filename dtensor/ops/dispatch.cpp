@@ -6,6 +6,7 @@
 #include <coshard/dtensor/ops/op.h>
 #include <coshard/dtensor/replica_guard.h>
 #include <coshard/runtime/coro/rank_context.h>
+#include "dtensor/copied_views.h"
 #include "dtensor/marks.h"
 #include "dtensor/ops/decision.h"
 #include "dtensor/ops/local.h"
@@ -15,6 +16,7 @@
 #include "dtensor/origin.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/plan.h"
+#include "dtensor/writes.h"
 #include "runtime/coro/user_call.h"
 #include "runtime/device/allocation_label.h"
 
@@ -68,12 +70,25 @@ void require_outputs(const OpDef& op, const OpContext& made) {
 static_assert(ExplicitRedistribution::Forbid() == ExplicitRedistribution::Forbid::Off);
 const BranchLocal<ExplicitRedistribution::Forbid> forbidden;
 
-// Marks the output of a view operator: a view of x, or a copy, whose writes would not reach x.
-void mark_view(const Tensor& x, const Tensor& out, bool moved) {
-  if (moved || out.storage()->buffer != x.storage()->buffer)
-    out.set_unwritable("is a copy that a view operator made");
-  else
-    out.set_base(x);
+// Whether x would lie in memory as the layout of the decision wants it.
+bool stays(const Tensor& x, const Decision& d) {
+  for (int m = 0; d.changes && m < x.layout().ndim(); ++m)
+    if (!(x.layout()[m] == d.want[0][m]) && x.mesh().size(m) > 1) return false;
+  return true;
+}
+
+// Marks the output of a view operator: a view of x, or a copy, whose writes reach x if only the
+// layout prevents a view.
+void mark_view(const OpDef& op, const Attrs& attrs, const Tensor& x, const Tensor& out,
+               const Decision& d) {
+  if (out.storage()->buffer == x.storage()->buffer && stays(x, d)) return out.set_base(x);
+  if (out.unwritable() != nullptr) return;
+  out.set_unwritable(kCopyOfView);
+  const bool copies_anyway = op.name == "view" && !x.is_contiguous();
+  if (!d.changes || d.foreign || op.backward == nullptr || copies_anyway) return;
+  const std::uint32_t seen = x.storage()->changes();
+  out.set_copied_view(
+      std::make_shared<CopiedView>(CopiedView{x, &op, attrs, seen, grad_enabled()}));
 }
 
 void require_explicit(const OpDef& op, std::span<const Tensor> in, const Decision& d) {
@@ -93,6 +108,17 @@ void require_explicit(const OpDef& op, std::span<const Tensor> in, const Decisio
 
 const BranchLocal<bool> replicates_plain;
 
+// What to do about plain tensors beside DTensors.
+std::string how_to_join(std::span<const Tensor> in) {
+  for (const Tensor& t : in)
+    if (t.defined() && t.grad_meta() && t.grad_meta()->is_shard)
+      return str_cat(t.grad_meta()->name.empty() ? describe(t) : std::string(t.grad_meta()->name),
+                     " is this rank's shard of a parameter: call the module that fully_shard was "
+                     "given, which gathers it, or give the module inside to fully_shard, too");
+  return "make the plain one a DTensor (distribute_tensor, from_local), or take to_local() of the "
+         "other";
+}
+
 // Makes plain tensors Replicate on the mesh of the others, if they are scalars or under an
 // ImplicitReplication; never the first input of an in-place call.
 std::vector<Tensor> all_on_one_mesh(const OpDef& op, std::span<const Tensor> in, bool in_place) {
@@ -102,9 +128,7 @@ std::vector<Tensor> all_on_one_mesh(const OpDef& op, std::span<const Tensor> in,
   for (Tensor& t : together) {
     if (!t.defined() || t.is_distributed()) continue;
     CS_REQUIRE((t.ndim() == 0 || replicates_plain.get()) && !(in_place && &t == &together[0]),
-               show_call(op, in),
-               ": got both plain tensors and DTensors; make the plain one a DTensor "
-               "(distribute_tensor, from_local), or take to_local() of the other");
+               show_call(op, in), ": got both plain tensors and DTensors; ", how_to_join(in));
     if (grad_enabled())  // a metric may do with each rank's own
       require_alike(t, placed->mesh(), Layout::filled(placed->mesh().ndim(), Replicate()),
                     [&] { return show_call(op, in); });
@@ -136,7 +160,8 @@ bool may_write_over(const Tensor& x, const OpDef& op, std::span<const Tensor> us
 
 std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor> in,
                                          const Attrs& attrs, bool in_place) {
-  CS_REQUIRE(in.empty() || in[0].defined(), op.name, ": the first input is undefined");
+  CS_REQUIRE(in.empty() || in[0].defined(), called_or(op.name), ": the first input is undefined");
+  catch_up_with_writes(in);
   const AllocationLabel label(op.name);
   const CachesHeld held;  // calls from here add to the caches
   const Decision* decision = decision_for(op, in, attrs, in_place, held);
@@ -169,7 +194,7 @@ std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor
     const std::span<Tensor> out(context.out.data(), count);
     push_record(make_op_node(op, attrs, used, out, d), in, out);
   }
-  if (op.view) mark_view(in[0], context.out[0], d.changes);
+  if (op.view) mark_view(op, attrs, in[0], context.out[0], d);
   return std::move(context.out);
 }
 
@@ -177,6 +202,7 @@ std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor
 
 OpCall::OpCall(const OpDef& op, std::vector<Tensor> in, const Attrs& attrs)
     : op_(op), attrs_(attrs), in_(std::move(in)), used_(in_) {
+  catch_up_with_writes(in_);
   const CachesHeld held;
   const Decision* decision = decision_for(op_, in_, attrs_, false, held);
   CS_REQUIRE(decision, show_call(op_, in_), ": got both plain tensors and DTensors");

@@ -73,7 +73,7 @@ void dropout_backward(GradContext& c) {
 }  // namespace
 
 Tensor dropout(const Tensor& x, double p, bool training, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   CS_REQUIRE(p >= 0 && p <= 1, "dropout: probability ", p, " is not in [0, 1]");
   if (!training || p == 0) return x;
   if (p == 1) return mul(x, 0.0);

@@ -267,7 +267,7 @@ Tensor without_lone(Tensor x, std::string& own, const std::string& elsewhere) {
 }  // namespace
 
 Tensor einsum(std::string_view equation, const Tensor& a, const Tensor& b, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   Equation e = parse_equation(equation, a.ndim(), b.ndim());
   CS_REQUIRE(static_cast<int>(e.a.size()) == a.ndim() && static_cast<int>(e.b.size()) == b.ndim(),
              "einsum: '", equation, "' does not match ", a, " and ", b);

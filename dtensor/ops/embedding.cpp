@@ -109,7 +109,7 @@ const OpDef& embedding_op() {
 
 Tensor embedding(const Tensor& ids, const Tensor& weight, std::optional<std::int64_t> padding_idx,
                  CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   constexpr std::int64_t kNone = -1;
   std::int64_t padding = padding_idx.value_or(kNone);
   if (padding_idx) {

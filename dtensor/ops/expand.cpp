@@ -34,7 +34,8 @@ void expand_forward(OpContext& c) {
   for (std::size_t i = 0; i < x.local_shape().size(); ++i)
     if (x.local_shape()[i] == to[lead + i]) strides[lead + i] = x.strides()[i];
   c.out[0] = x.view_as(to, strides, x.storage_offset(), nullptr);
-  c.out[0].set_unwritable("is expanded, so that several of its elements share memory");
+  c.out[0].set_unwritable(
+      "is expanded, so that several of its elements share memory; change a clone() of it");
 }
 
 void expand_backward(GradContext& c) {
@@ -63,7 +64,7 @@ const OpDef& expand_op() {
 }  // namespace
 
 Tensor expand(const Tensor& x, const Shape& shape, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   CS_REQUIRE(shape.size() >= x.shape().size(), "expand: cannot expand ", x, " to ", shape);
   const std::size_t lead = shape.size() - x.shape().size();
   Shape to = shape;

@@ -57,7 +57,7 @@ const OpDef& flip_op() {
 }  // namespace
 
 Tensor flip(const Tensor& x, std::span<const std::int64_t> dims, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   FlipAttrs attrs;
   for (auto dim : dims) {
     const std::int64_t along = normalize_dim(dim, x.ndim(), "flip");

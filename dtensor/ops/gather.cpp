@@ -218,7 +218,7 @@ Tensor like_cut(const Tensor& on_mesh, const Shape& shape, int dim, std::int64_t
 }  // namespace
 
 Tensor cropped(const Tensor& x, const Shape& shape, int but_dim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   CS_REQUIRE(static_cast<std::size_t>(x.ndim()) == shape.size(), "index ", shape,
              " must have as many dimensions as ", x);
   Tensor part = x;
@@ -230,7 +230,7 @@ Tensor cropped(const Tensor& x, const Shape& shape, int but_dim, CallSite site) 
 }
 
 Tensor gather(const Tensor& x, int dim, const Tensor& index, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const int along = normalize_dim(dim, x.ndim(), "gather");
   return call1(gather_op(), {cropped(x, index.shape(), along), index},
                GatherAttrs{.dim = along, .cuts = cuts_of(x, along)});
@@ -238,7 +238,7 @@ Tensor gather(const Tensor& x, int dim, const Tensor& index, CallSite site) {
 
 Tensor scatter_add_zeros(const Shape& shape, int dim, const Tensor& index, const Tensor& src,
                          std::int64_t cuts, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const int along = normalize_dim(dim, static_cast<int>(shape.size()), "scatter_add");
   Tensor like;
   if (cuts != 0 && index.is_distributed()) like = like_cut(index, shape, along, cuts);
@@ -248,14 +248,14 @@ Tensor scatter_add_zeros(const Shape& shape, int dim, const Tensor& index, const
 
 Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& src,
                    CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   CS_REQUIRE(x.dtype() == src.dtype(), "scatter_add: dtypes differ: src ", src, " into ", x);
   const int along = normalize_dim(dim, x.ndim(), "scatter_add");
   return add(x, scatter_add_zeros(x.shape(), along, index, src, cuts_of(x, along)));
 }
 
 Tensor index_select(const Tensor& x, int dim, const Tensor& index, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const int along = normalize_dim(dim, x.ndim(), "index_select");
   CS_REQUIRE(index.ndim() == 1, "index_select: index must have 1 dimension, got ", index, " for ",
              x);

@@ -4,6 +4,7 @@
 
 #include <coshard/dtensor/ops/op.h>
 #include <coshard/dtensor/ops/ops.h>
+#include "dtensor/copied_views.h"
 #include "dtensor/marks.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/op_call.h"
@@ -32,40 +33,50 @@ void move_saved(const OpDef& op, std::vector<Tensor>& inputs) {
 
 // The values in x's layout; where they cannot become Partial directly, they go through Replicate
 // along that mesh dimension.
-DTensor in_layout(const OpDef& op, const DTensor& values, const DTensor& x) {
+DTensor in_layout(std::string_view who, const DTensor& values, const DTensor& x) {
   const Layout& layout = x.layout();
   Layout between = layout;
   for (int m = 0; m < layout.ndim(); ++m) {
     if (!layout[m].is_partial() || values.layout()[m] == layout[m]) continue;
-    CS_REQUIRE(layout[m].reduce != Reduce::Product, op.name, "_: ", x,
+    CS_REQUIRE(layout[m].reduce != Reduce::Product, who, ": ", x,
                ": cannot write new values to a P(product); redistribute it first");
     between[m] = Replicate();
   }
-  const WithinOperator within(op.name);
+  const WithinOperator within("write");
   return redistribute_raw(redistribute_raw(values, between), layout);
 }
 
 }  // namespace
 
-Tensor call_in_place(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
-  const Tensor& x = in[0];
-  require_writable(x, op.name);
-  std::vector<Tensor> inputs(in.begin(), in.end());
-  const bool tape = taped(in);
-  if (tape) move_saved(op, inputs);
-  Tensor result = std::move(call_over_first(op, inputs, attrs)[0]);
-  CS_REQUIRE(result.shape() == x.shape(), op.name, "_: the result ", result,
-             " does not have the shape of ", x);
-  CS_REQUIRE(is_floating(x.dtype()) || !is_floating(result.dtype()), op.name, "_: the result ",
-             result, " is floating-point, but ", x, " is not");
-  if (result.dtype() != x.dtype()) result = to(result, x.dtype());
-  const Tensor data = x.is_distributed() ? in_layout(op, result, x) : result;
+std::string name_in_place(const OpDef& op) {
+  const std::string_view called = called_or({});
+  return called.empty() ? str_cat(op.name, '_') : std::string(called);
+}
+
+void store(const Tensor& x, const Tensor& value, std::string_view who) {
+  const Tensor data = x.is_distributed() ? in_layout(who, value, x) : value;
   if (x.local_numel() > 0 && !is_same_view(data, x))
     kernels::run(*x.device(), kernels::Copy{view_of(x), view_of(data)});
-  const std::uint64_t marks = result.marks();  // x may be the result, and a write clears its own
+  const std::uint64_t marks = value.marks();  // x may be the value, and a write clears its own
   x.mark_written();
   add_marks(x, marks);
-  if (tape && result.requires_grad()) record_write(x, result);
+  if (grad_enabled() && value.requires_grad()) record_write(x, value);
+}
+
+Tensor call_in_place(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
+  const Tensor& x = in[0];
+  const std::string who = name_in_place(op);
+  require_writable(x, who);
+  std::vector<Tensor> inputs(in.begin(), in.end());
+  if (taped(in)) move_saved(op, inputs);
+  Tensor result = std::move(call_over_first(op, inputs, attrs)[0]);
+  CS_REQUIRE(result.shape() == x.shape(), who, ": the result ", result,
+             " does not have the shape of ", x);
+  CS_REQUIRE(is_floating(x.dtype()) || !is_floating(result.dtype()), who, ": the result ", result,
+             " is floating-point, but ", x, " is not");
+  if (result.dtype() != x.dtype()) result = to(result, x.dtype());
+  store(x, result, who);
+  write_back(x);
   return x;
 }
 

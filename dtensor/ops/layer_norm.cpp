@@ -137,14 +137,14 @@ const OpDef& layer_norm_op() {
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
                   CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   CS_REQUIRE(x.ndim() > 0, "layer_norm: x has no dimensions");
   return call1(layer_norm_op(), {x, weight, bias}, LayerNormAttrs{.dims = 1, .eps = eps});
 }
 
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight,
                   const Tensor& bias, double eps, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const int count = normalized_dims("layer_norm", x, normalized_shape);
   return call1(layer_norm_op(), {x, weight, bias}, LayerNormAttrs{.dims = count, .eps = eps});
 }

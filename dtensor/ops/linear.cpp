@@ -121,7 +121,7 @@ const OpDef& linear_op() {
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return linear_with(x, weight, bias, Overlap::Off);
 }
 

@@ -19,7 +19,7 @@ const OpDef& logsumexp_op() {
 }  // namespace
 
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const Tensor real = is_floating(x.dtype()) ? x : to(x, DType::F32);
   return reduce(logsumexp_op(), ReduceOp::LogSumExp, real, dims, keepdim);
 }

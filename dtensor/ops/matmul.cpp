@@ -233,7 +233,7 @@ kernels::View transposed(kernels::View matrix) {
 }
 
 Tensor matmul(const Tensor& a, const Tensor& b, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   if (a.ndim() > 1 && b.ndim() > 1) return call1(matmul_op(), {a, b});
   CS_REQUIRE(a.ndim() > 0 && b.ndim() > 0, "matmul: ", a, " @ ", b,
              ": both need at least 1 dimension");

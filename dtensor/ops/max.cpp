@@ -228,19 +228,19 @@ Tensor arg_call(const Tensor& x, bool largest, std::optional<int> dim, bool keep
 }  // namespace
 
 Tensor argmax(const Tensor& x, std::optional<int> dim, bool keepdim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return arg_call(x, true, dim, keepdim, "argmax");
 }
 Tensor argmin(const Tensor& x, std::optional<int> dim, bool keepdim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return arg_call(x, false, dim, keepdim, "argmin");
 }
 ValuesAndIndices max(const Tensor& x, int dim, bool keepdim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return max_call(x, true, dim, keepdim, "max");
 }
 ValuesAndIndices min(const Tensor& x, int dim, bool keepdim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return max_call(x, false, dim, keepdim, "min");
 }
 

@@ -205,14 +205,14 @@ Tensor soft_cross_entropy(const Tensor& logits, const Tensor& target, Reduction 
 
 Tensor nll_loss(const Tensor& log_probs, const Tensor& target, Reduction reduction,
                 std::int64_t ignore_index, const Tensor& weight, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return smoothed_nll_loss(log_probs, target, reduction, ignore_index, 0, weight);
 }
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, Reduction reduction,
                      std::int64_t ignore_index, double label_smoothing, const Tensor& weight,
                      CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   CS_REQUIRE(label_smoothing >= 0 && label_smoothing <= 1, "cross_entropy: label_smoothing ",
              label_smoothing, " is not in [0, 1]");
   if (is_floating(target.dtype()))

@@ -3,6 +3,7 @@
 #include <array>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <coshard/dtensor/ops/op.h>
@@ -13,6 +14,9 @@ namespace coshard {
 // output may lie in the first input's memory already (OpDef::pointwise).
 std::array<Tensor, kMaxOutputs> call_over_first(const OpDef& op, std::span<const Tensor> in,
                                                 const Attrs& attrs);
+
+// For errors of an in-place call: "sub_".
+std::string name_in_place(const OpDef& op);
 
 // A call whose output is computed in parts by a schedule, of an operator with one output that saves
 // no output. Redistributes the inputs as a plain call does, but waits for none of them.

@@ -64,7 +64,7 @@ Task<Tensor> of_arriving(RowFactor factor, int dim, Overlap overlap) {
 
 Task<Tensor> overlapped_linear(Tensor x, Tensor weight, Tensor bias,
                                std::optional<Placement> target, Overlap overlap, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   if (x.defined() && x.is_distributed()) {
     const RowFactor factor{x, weight, bias};
     if (const auto arriving = arriving_choice(factor, overlap, 0)) {

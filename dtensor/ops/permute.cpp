@@ -62,7 +62,7 @@ const OpDef& permute_op() {
 }  // namespace
 
 Tensor permute(const Tensor& x, const Shape& dims, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   CS_REQUIRE(static_cast<int>(dims.size()) == x.ndim(), "permute: ", dims, " names ", dims.size(),
              " of the ", x.ndim(), " dimensions of ", x);
   PermuteAttrs attrs;
@@ -77,7 +77,7 @@ Tensor permute(const Tensor& x, const Shape& dims, CallSite site) {
 }
 
 Tensor transpose(const Tensor& x, int dim0, int dim1, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const int first = normalize_dim_or_zero(dim0, x.ndim(), "transpose");
   const int second = normalize_dim_or_zero(dim1, x.ndim(), "transpose");
   Shape dims;
@@ -88,13 +88,13 @@ Tensor transpose(const Tensor& x, int dim0, int dim1, CallSite site) {
 }
 
 Tensor t(const Tensor& x, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   CS_REQUIRE(x.ndim() <= 2, "t: ", x, " has more than 2 dimensions");
   return x.ndim() == 2 ? transpose(x, 0, 1) : x;
 }
 
 Tensor movedim(const Tensor& x, const Shape& source, const Shape& destination, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   CS_REQUIRE(source.size() == destination.size(), "movedim: source ", source, " and destination ",
              destination, " differ in length");
   Shape dims = Shape::filled(x.shape().size(), -1);

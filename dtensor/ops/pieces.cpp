@@ -5,7 +5,7 @@
 namespace coshard {
 
 Tensor narrow(const Tensor& x, int dim, std::int64_t start, std::int64_t length, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const std::int64_t size = x.size(normalize_dim(dim, x.ndim(), "narrow"));
   const std::int64_t from = start < 0 ? start + size : start;
   CS_REQUIRE(from >= 0 && from <= size && length >= 0 && length <= size - from, "narrow: start ",
@@ -14,7 +14,7 @@ Tensor narrow(const Tensor& x, int dim, std::int64_t start, std::int64_t length,
 }
 
 Tensor select(const Tensor& x, int dim, std::int64_t index, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const int along = normalize_dim(dim, x.ndim(), "select");
   const std::int64_t size = x.size(along);
   const std::int64_t at = index < 0 ? index + size : index;
@@ -24,7 +24,7 @@ Tensor select(const Tensor& x, int dim, std::int64_t index, CallSite site) {
 }
 
 std::vector<Tensor> split(const Tensor& x, std::int64_t size, int dim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   CS_REQUIRE(size > 0, "split: split size must be positive, got ", size, " for ", x);
   const std::int64_t extent = x.size(normalize_dim(dim, x.ndim(), "split"));
   const Tensor whole = whole_along(x, dim);
@@ -36,7 +36,7 @@ std::vector<Tensor> split(const Tensor& x, std::int64_t size, int dim, CallSite 
 
 std::vector<Tensor> split(const Tensor& x, std::span<const std::int64_t> sizes, int dim,
                           CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const std::int64_t extent = x.size(normalize_dim(dim, x.ndim(), "split"));
   std::int64_t sum = 0;
   for (const std::int64_t size : sizes) {
@@ -56,7 +56,7 @@ std::vector<Tensor> split(const Tensor& x, std::span<const std::int64_t> sizes, 
 }
 
 std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, int dim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   CS_REQUIRE(chunks > 0, "chunk: the number of chunks must be positive, got ", chunks, " for ", x);
   const std::int64_t extent = x.size(normalize_dim(dim, x.ndim(), "chunk"));
   if (extent == 0) return std::vector<Tensor>(static_cast<std::size_t>(chunks), x);
@@ -64,7 +64,7 @@ std::vector<Tensor> chunk(const Tensor& x, std::int64_t chunks, int dim, CallSit
 }
 
 std::vector<Tensor> unbind(const Tensor& x, int dim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const std::int64_t extent = x.size(normalize_dim(dim, x.ndim(), "unbind"));
   const Tensor whole = whole_along(x, dim);
   std::vector<Tensor> pieces;
@@ -73,7 +73,7 @@ std::vector<Tensor> unbind(const Tensor& x, int dim, CallSite site) {
 }
 
 Tensor pad(const Tensor& x, std::span<const std::int64_t> margins, double value, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   CS_REQUIRE(margins.size() % 2 == 0 && margins.size() <= 2 * static_cast<std::size_t>(x.ndim()),
              "pad: ", margins.size(), " sizes for ", x,
              "; they come in pairs, at most one per dimension");

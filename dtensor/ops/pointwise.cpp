@@ -43,22 +43,24 @@ Tensor call_untaped(const OpDef& op, std::initializer_list<Tensor> in, const Att
 }
 
 Tensor call_into(const OpDef& op, const Tensor& x, DType type, const Attrs& attrs) {
-  CS_REQUIRE(can_store(type, x.dtype()), op.name, "_: ", x, " cannot store a result of ", type);
+  CS_REQUIRE(can_store(type, x.dtype()), name_in_place(op), ": ", x, " cannot store a result of ",
+             type);
   const Tensor in[] = {x};
   return call_in_place(op, in, attrs);
 }
 Tensor call_into(const OpDef& op, const Tensor& x, const Tensor& y, DType type,
                  const Attrs& attrs) {
-  CS_REQUIRE(can_store(type, x.dtype()), op.name, "_: ", x, " cannot store a result of ", type);
+  CS_REQUIRE(can_store(type, x.dtype()), name_in_place(op), ": ", x, " cannot store a result of ",
+             type);
   const Tensor in[] = {x, to(y, x.dtype())};
   return call_in_place(op, in, attrs);
 }
 
 std::vector<TensorInfo> broadcast_infer(std::string_view op, Infos in) {
-  const std::string name(op);
+  const std::string name(called_or(op));
   Shape shape = in[0].shape;
   for (const TensorInfo& x : in.subspan(1)) {
-    require_same_dtype(op, in[0], x);
+    require_same_dtype(name, in[0], x);
     shape = broadcast(shape, x.shape, name.c_str());
   }
   return {{shape, in[0].dtype}};

@@ -20,7 +20,7 @@ const OpDef& prod_op() {
 }  // namespace
 
 Tensor prod(const Tensor& x, const Dims& dims, bool keepdim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return reduce(prod_op(), ReduceOp::Product, as_sum_dtype(x), dims, keepdim);
 }
 

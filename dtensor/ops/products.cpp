@@ -14,32 +14,32 @@ void require_ranks(const char* op, const Tensor& a, int a_dims, const Tensor& b,
 }  // namespace
 
 Tensor mm(const Tensor& a, const Tensor& b, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   require_ranks("mm", a, 2, b, 2);
   return matmul(a, b);
 }
 
 Tensor bmm(const Tensor& a, const Tensor& b, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   require_ranks("bmm", a, 3, b, 3);
   CS_REQUIRE(a.size(0) == b.size(0), "bmm: batches differ: ", a, " and ", b);
   return matmul(a, b);
 }
 
 Tensor mv(const Tensor& a, const Tensor& v, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   require_ranks("mv", a, 2, v, 1);
   return matmul(a, v);
 }
 
 Tensor dot(const Tensor& a, const Tensor& b, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   require_ranks("dot", a, 1, b, 1);
   return matmul(a, b);
 }
 
 Tensor outer(const Tensor& a, const Tensor& b, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   require_ranks("outer", a, 1, b, 1);
   return mul(view(a, Shape{a.size(0), 1}), view(b, Shape{1, b.size(0)}));
 }

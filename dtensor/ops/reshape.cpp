@@ -4,7 +4,10 @@
 
 namespace coshard {
 
-Tensor reshape(const Tensor& x, const Shape& shape, CallSite site) { return view(x, shape, site); }
+Tensor reshape(const Tensor& x, const Shape& shape, CallSite site) {
+  const OperatorCall user(site);
+  return view(x, shape);
+}
 
 namespace {
 
@@ -18,7 +21,7 @@ Tensor repetition(const Tensor& x, const Tensor& repeated) {
 }  // namespace
 
 Tensor flatten(const Tensor& x, int start_dim, int end_dim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   if (x.ndim() == 0) return view(x, Shape{1});
   const int first = normalize_dim(start_dim, x.ndim(), "flatten");
   const int last = normalize_dim(end_dim, x.ndim(), "flatten");
@@ -36,7 +39,7 @@ Tensor flatten(const Tensor& x, int start_dim, int end_dim, CallSite site) {
 }
 
 Tensor unflatten(const Tensor& x, int dim, const Shape& sizes, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const int along = normalize_dim(dim, x.ndim(), "unflatten");
   CS_REQUIRE(x.shape().size() + sizes.size() <= 9, "unflatten: dimension ", dim, " of ", x,
              " into ", sizes, ": a tensor has at most 8 dimensions");
@@ -63,7 +66,7 @@ Tensor unflatten(const Tensor& x, int dim, const Shape& sizes, CallSite site) {
 }
 
 Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, int dim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const int along = normalize_dim(dim, x.ndim(), "repeat_interleave");
   CS_REQUIRE(repeats >= 0, "repeat_interleave: repeats must not be negative, got ", repeats);
   if (repeats == 1) return clone(x);
@@ -73,7 +76,7 @@ Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, int dim, CallSit
 }
 
 Tensor repeat(const Tensor& x, const Shape& repeats, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   CS_REQUIRE(repeats.size() >= x.shape().size(), "repeat: ", repeats, " has fewer entries than ", x,
              " has dimensions");
   Tensor out = x;

@@ -122,14 +122,14 @@ const OpDef& rms_norm_op() {
 }  // namespace
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   CS_REQUIRE(x.ndim() > 0, "rms_norm: x has no dimensions");
   return call1(rms_norm_op(), {x, weight}, RmsNormAttrs{.dims = 1, .eps = eps});
 }
 
 Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, double eps,
                 CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const int count = normalized_dims("rms_norm", x, normalized_shape);
   return call1(rms_norm_op(), {x, weight}, RmsNormAttrs{.dims = count, .eps = eps});
 }

@@ -60,7 +60,7 @@ void rotary_backward(GradContext& c) {
 }  // namespace
 
 Tensor rotary_embedding(const Tensor& x, double theta, std::int64_t first_position, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return call1(
       rotary_embedding_op(), {x},
       RotaryEmbeddingAttrs{.first_position = first_position, .inverse = false, .theta = theta});

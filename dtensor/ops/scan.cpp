@@ -150,23 +150,23 @@ ValuesAndIndices scan(const Tensor& x, int dim) {
 }  // namespace
 
 Tensor cumsum(const Tensor& x, int dim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return scan<ScanOp::Sum>(as_sum_dtype(x), dim).values;
 }
 Tensor cumprod(const Tensor& x, int dim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return scan<ScanOp::Product>(as_sum_dtype(x), dim).values;
 }
 Tensor logcumsumexp(const Tensor& x, int dim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return scan<ScanOp::LogSumExp>(x, dim).values;
 }
 ValuesAndIndices cummax(const Tensor& x, int dim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return scan<ScanOp::Max>(x, dim);
 }
 ValuesAndIndices cummin(const Tensor& x, int dim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return scan<ScanOp::Min>(x, dim);
 }
 

@@ -90,13 +90,13 @@ const OpDef& scatter_op() {
 }  // namespace
 
 Tensor scatter(const Tensor& x, int dim, const Tensor& index, const Tensor& src, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const int along = normalize_dim(dim, x.ndim(), "scatter");
   return call1(scatter_op(), {x, index, cropped(src, index.shape(), -1)}, ScatterAttrs{along});
 }
 
 Tensor scatter(const Tensor& x, int dim, const Tensor& index, double value, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const int along = normalize_dim(dim, x.ndim(), "scatter");
   require_fits(value, x.dtype(), "scatter");
   return call1(scatter_op(), {x, index}, ScatterAttrs{.dim = along, .value = value});

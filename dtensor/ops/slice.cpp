@@ -138,7 +138,7 @@ std::int64_t slice_bound(std::int64_t at, std::int64_t size) {
 
 Tensor slice(const Tensor& x, int dim, std::int64_t start, std::int64_t end, std::int64_t step,
              CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const int along = normalize_dim(dim, x.ndim(), "slice");
   CS_REQUIRE(step > 0, "slice: step must be positive, got ", step, " along dimension ", dim, " of ",
              x);
@@ -153,7 +153,7 @@ Tensor slice(const Tensor& x, int dim, std::int64_t start, std::int64_t end, std
 }
 
 Tensor whole_along(const Tensor& x, int dim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const int along = normalize_dim(dim, x.ndim(), "slice");
   if (!x.is_distributed()) return x;
   const SliceAttrs all{.dim = along, .start = 0, .step = 1, .size = x.size(along)};
@@ -164,7 +164,7 @@ Tensor whole_along(const Tensor& x, int dim, CallSite site) {
 
 Tensor place(const Tensor& x, int dim, std::int64_t start, std::int64_t step, std::int64_t size,
              double value, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const SliceAttrs at{.dim = dim, .start = start, .step = step, .size = size};
   return call1(place_op(), {x}, PlaceAttrs{.at = at, .value = value});
 }

@@ -94,12 +94,12 @@ const OpDef& softmax_op() {
 }  // namespace
 
 Tensor softmax(const Tensor& x, int dim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const int along = normalize_dim_or_zero(dim, x.ndim(), "softmax");
   return call1(softmax_op(), {x}, SoftmaxAttrs{.dim = along, .log = false});
 }
 Tensor log_softmax(const Tensor& x, int dim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const int along = normalize_dim_or_zero(dim, x.ndim(), "log_softmax");
   return call1(softmax_op(), {x}, SoftmaxAttrs{.dim = along, .log = true});
 }

@@ -70,19 +70,19 @@ ValuesAndIndices first_sorted(const Tensor& x, std::int64_t k, int dim, bool des
 }  // namespace
 
 ValuesAndIndices sort(const Tensor& x, int dim, bool descending, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const int along = normalize_dim_or_zero(dim, x.ndim(), "sort");
   return first_sorted(x, extent_along(x, along), along, descending);
 }
 
 Tensor argsort(const Tensor& x, int dim, bool descending, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const NoGradGuard no_gradient;
   return sort(x, dim, descending).indices;
 }
 
 ValuesAndIndices topk(const Tensor& x, std::int64_t k, int dim, bool largest, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const int along = normalize_dim_or_zero(dim, x.ndim(), "topk");
   CS_REQUIRE(k >= (x.ndim() == 0 ? 1 : 0) && k <= extent_along(x, along), "topk: k ", k,
              " is out of range along dimension ", dim, " of ", x);
@@ -90,7 +90,7 @@ ValuesAndIndices topk(const Tensor& x, std::int64_t k, int dim, bool largest, Ca
 }
 
 ValuesAndIndices kthvalue(const Tensor& x, std::int64_t k, int dim, bool keepdim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const int along = normalize_dim_or_zero(dim, x.ndim(), "kthvalue");
   CS_REQUIRE(k >= 1 && k <= extent_along(x, along), "kthvalue: k ", k,
              " is out of range along dimension ", dim, " of ", x);

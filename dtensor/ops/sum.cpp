@@ -46,12 +46,12 @@ Tensor sum_mask(const Tensor& x, std::int64_t mask, bool keepdim) {
 }  // namespace
 
 Tensor sum(const Tensor& x, const Dims& dims, bool keepdim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return reduce(sum_op(), ReduceOp::Sum, as_sum_dtype(x), dims, keepdim);
 }
 
 Tensor mean(const Tensor& x, const Dims& dims, bool keepdim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   require_floating("mean", {x.shape(), x.dtype()});
   const std::int64_t count = count_over(x.shape(), dims.mask(x.ndim(), "mean"));
   const Tensor total = sum(as_statistic(x), dims, keepdim);
@@ -59,13 +59,13 @@ Tensor mean(const Tensor& x, const Dims& dims, bool keepdim, CallSite site) {
 }
 
 Tensor nansum(const Tensor& x, const Dims& dims, bool keepdim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   if (!is_floating(x.dtype())) return sum(x, dims, keepdim);
   return reduce(nansum_op(), ReduceOp::NanSum, x, dims, keepdim);
 }
 
 Tensor count_nonzero(const Tensor& x, const Dims& dims, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return sum(to(x, DType::Bool), dims);
 }
 

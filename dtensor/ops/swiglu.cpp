@@ -81,7 +81,7 @@ const OpDef& swiglu_op() {
 }  // namespace
 
 Tensor swiglu(const Tensor& a, const Tensor& b, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return call1(swiglu_op(), {a, b});
 }
 

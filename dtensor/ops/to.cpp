@@ -160,7 +160,7 @@ const OpDef& copy_op() {
 }  // namespace
 
 Tensor to(const Tensor& x, DType dtype, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   if (x.dtype() == dtype) return x;
   const ToAttrs attrs{dtype};
   if (is_floating(x.dtype()) && is_floating(dtype)) return call1(to_op(), {x}, attrs);
@@ -168,28 +168,32 @@ Tensor to(const Tensor& x, DType dtype, CallSite site) {
 }
 
 Tensor contiguous(const Tensor& x, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return x.is_contiguous() ? x : call1(contiguous_op(), {x});
 }
 
 Tensor clone(const Tensor& x, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return call1(contiguous_op(), {x});
 }
 Tensor full_like(const Tensor& x, const Scalar& value, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   CS_REQUIRE(x.defined(), "full_like: the first input is undefined");
   require_fits(value.value, x.dtype(), "full_like");
   return call_untaped(full_like_op(), {x}, ScalarAttrs{value.value});
 }
 
 Tensor fill_(const Tensor& x, const Scalar& value, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   require_fits(value.value, x.dtype(), "fill_");
   return call_into(full_like_op(), x, x.dtype(), ScalarAttrs{value.value});
 }
+Tensor zero_(const Tensor& x, CallSite site) {
+  const OperatorCall user(site);
+  return fill_(x, 0);
+}
 Tensor copy_(const Tensor& x, const Tensor& y, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const Tensor in[] = {x, y};
   return call_in_place(copy_op(), in);
 }

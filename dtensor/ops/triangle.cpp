@@ -54,7 +54,7 @@ const OpDef& triangle_op() {
 }
 
 Tensor triangle(const Tensor& x, std::int64_t diagonal, bool upper, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return call1(triangle_op(), {x}, TriangleAttrs{.diagonal = diagonal, .upper = upper});
 }
 

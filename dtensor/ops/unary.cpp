@@ -246,7 +246,7 @@ Tensor sign(const Tensor& x, CallSite site) { return unary<UnaryOp::Sign>(x, sit
 Tensor floor(const Tensor& x, CallSite site) { return unary<UnaryOp::Floor>(x, site); }
 Tensor relu(const Tensor& x, CallSite site) { return unary<UnaryOp::Relu>(x, site); }
 Tensor square(const Tensor& x, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return unary_of<UnaryOp::Square>(to(x, x.dtype() == DType::Bool ? DType::I64 : x.dtype()), {});
 }
 Tensor exp(const Tensor& x, CallSite site) { return unary_in_floats<UnaryOp::Exp>(x, site); }
@@ -271,26 +271,26 @@ Tensor gelu(const Tensor& x, bool tanh_approximation, CallSite site) {
   return tanh_approximation ? unary<UnaryOp::GeluTanh>(x, site) : unary<UnaryOp::Gelu>(x, site);
 }
 Tensor leaky_relu(const Tensor& x, double negative_slope, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return unary_of<UnaryOp::LeakyRelu>(x, LeakyReluAttrs{negative_slope});
 }
 
 Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return unary_of<UnaryOp::Clamp>(to(x, clamp_type(x, min, max)), clamp_attrs(min, max));
 }
 
 Tensor add(const Tensor& a, const Scalar& scalar, double alpha, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return unary_of<UnaryOp::AddScalar>(to(a, result_type(a, scalar)),
                                       ScalarAttrs{scalar.value * alpha});
 }
 Tensor mul(const Tensor& a, const Scalar& scalar, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return unary_of<UnaryOp::MulScalar>(to(a, result_type(a, scalar)), ScalarAttrs{scalar.value});
 }
 Tensor pow(const Tensor& a, const Scalar& exponent, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const DType type = result_type(a, exponent);
   CS_REQUIRE(is_floating(type) || exponent.value >= 0, "pow: ", type, a.shape(),
              " cannot be raised to the negative power ", exponent.value);
@@ -298,30 +298,30 @@ Tensor pow(const Tensor& a, const Scalar& exponent, CallSite site) {
 }
 
 Tensor add_(const Tensor& x, const Scalar& scalar, double alpha, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return call_into(unary_op<UnaryOp::AddScalar>(), x, result_type(x, scalar),
                    ScalarAttrs{scalar.value * alpha});
 }
 Tensor mul_(const Tensor& x, const Scalar& scalar, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return call_into(unary_op<UnaryOp::MulScalar>(), x, result_type(x, scalar),
                    ScalarAttrs{scalar.value});
 }
 Tensor relu_(const Tensor& x, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return call_into(unary_op<UnaryOp::Relu>(), x, x.dtype(), {});
 }
 Tensor neg_(const Tensor& x, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return call_into(unary_op<UnaryOp::Neg>(), x, x.dtype(), {});
 }
 Tensor exp_(const Tensor& x, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return call_into(unary_op<UnaryOp::Exp>(), x, floating_type(x.dtype()), {});
 }
 Tensor clamp_(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max,
               CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   return call_into(unary_op<UnaryOp::Clamp>(), x, clamp_type(x, min, max), clamp_attrs(min, max));
 }
 

@@ -35,7 +35,7 @@ Tensor norm_of(const Tensor& x, double ord, const Dims& dims, bool keepdim) {
 }  // namespace
 
 Tensor vector_norm(const Tensor& x, double ord, const Dims& dims, bool keepdim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   require_floating("vector_norm", {x.shape(), x.dtype()});
   return to(norm_of(as_statistic(x), ord, dims, keepdim), x.dtype());
 }

@@ -168,7 +168,7 @@ Tensor view_but_one(const Tensor& x, const Shape& to, int alone) {
 }  // namespace
 
 Tensor squeeze(const Tensor& x, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   Shape to;
   for (const std::int64_t size : x.shape())
     if (size != 1) to.push_back(size);
@@ -176,7 +176,7 @@ Tensor squeeze(const Tensor& x, CallSite site) {
 }
 
 Tensor squeeze(const Tensor& x, int dim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   if (x.ndim() == 0 && (dim == 0 || dim == -1)) return unchanged(x);
   const int along = normalize_dim(dim, x.ndim(), "squeeze");
   if (x.size(along) != 1) return unchanged(x);
@@ -186,7 +186,7 @@ Tensor squeeze(const Tensor& x, int dim, CallSite site) {
 }
 
 Tensor unsqueeze(const Tensor& x, int dim, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const int at = normalize_dim(dim, x.ndim() + 1, "unsqueeze");
   CS_REQUIRE(x.ndim() < 8, "unsqueeze: ", x,
              " already has 8 dimensions, the most a tensor may have");
@@ -196,7 +196,7 @@ Tensor unsqueeze(const Tensor& x, int dim, CallSite site) {
 }
 
 Tensor view(const Tensor& x, const Shape& shape, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const Shape to = resolved(shape, x);
   return call1(view_op(), {x}, ViewAttrs{to});
 }

@@ -122,18 +122,18 @@ Tensor masked(const Tensor& x, const Tensor& mask, double value, bool where_fals
 }  // namespace
 
 Tensor where(const Tensor& condition, const Tensor& x, const Tensor& y, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   const DType type = result_type(x, y);
   return call1(where_op(), {condition, to(x, type), to(y, type)});
 }
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Scalar& value, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   require_fits(value.value, x.dtype(), "masked_fill");
   return masked(x, mask, value.value, false);
 }
 
 Tensor masked_fill_(const Tensor& x, const Tensor& mask, const Scalar& value, CallSite site) {
-  const UserCall user(site);
+  const OperatorCall user(site);
   require_fits(value.value, x.dtype(), "masked_fill_");
   const Tensor in[] = {x, mask};
   return call_in_place(masked_fill_op(), in,

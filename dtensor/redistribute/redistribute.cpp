@@ -2,6 +2,7 @@
 
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/tape.h>
+#include "dtensor/copied_views.h"
 #include "dtensor/redistribute/deferred.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/in_flight.h"
@@ -160,6 +161,7 @@ Redistribution redistribute(const DTensor& source, const Layout& target,
   const UserCall user(site);
   CS_REQUIRE(source.defined() && source.is_distributed(), "redistribute: ", source,
              " is a plain tensor; from_local makes it a DTensor");
+  catch_up_with_writes({&source, 1});
   const bool casts = options.forward_dtype || options.backward_dtype;
   const Layout wanted = normalize(target, source.shape(), "redistribute");
   if (!casts && wanted == source.layout())

@@ -17,15 +17,18 @@ namespace coshard {
 class [[nodiscard]] UserCall {
  public:
   // An unknown site (a call from the library itself) changes nothing.
-  explicit UserCall(CallSite site) noexcept {
+  explicit UserCall(CallSite site, std::string_view called = {}) noexcept {
     if (!site.known()) return;
     branch_ = &RankContext::current().branch();
     before_ = std::exchange(branch_->place.site, site);
+    branch_->place.last = site;
+    called_before_ = std::exchange(branch_->place.called, called);
   }
   // A destroyed coroutine may have outlived its branch.
   ~UserCall() {
-    if (branch_ != nullptr && branch_ == &RankContext::current().branch())
-      branch_->place.site = before_;
+    if (branch_ == nullptr || branch_ != &RankContext::current().branch()) return;
+    branch_->place.site = before_;
+    branch_->place.called = called_before_;
   }
   UserCall(const UserCall&) = delete;
   UserCall& operator=(const UserCall&) = delete;
@@ -33,7 +36,28 @@ class [[nodiscard]] UserCall {
  private:
   Branch* branch_ = nullptr;
   CallSite before_;
+  std::string_view called_before_;
 };
+
+// The site of a constructor: if std::make_unique calls it, the user's line that called the library
+// last, such as for the arguments.
+inline CallSite constructed_at(CallSite site) noexcept {
+  const bool in_standard =
+      std::string_view(site.file).find("/include/c++/") != std::string_view::npos;
+  return in_standard ? RankContext::current().branch().place.last : site;
+}
+
+// In an operator: errors name it as the user called it, sub_ rather than the add that it runs.
+class [[nodiscard]] OperatorCall : public UserCall {
+ public:
+  explicit OperatorCall(CallSite site, const char* name = __builtin_FUNCTION()) noexcept
+      : UserCall(site, name) {}
+};
+// The operator that the user called; `op` if the library calls it.
+inline std::string_view called_or(std::string_view op) noexcept {
+  const std::string_view called = RankContext::current().branch().place.called;
+  return called.empty() ? op : called;
+}
 
 // For its scope, sets the operator or the module (`word`) that the library is working for.
 template <std::string_view CallLocation::*word>

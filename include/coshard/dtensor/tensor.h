@@ -5,7 +5,6 @@
 // yet awaited. Views of it stay in flight; the first operator that computes waits.
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -21,6 +20,7 @@
 #pragma GCC visibility push(default)
 namespace coshard {
 
+struct CopiedView;
 struct GradMeta;
 struct ValuesAndIndices;
 class Redistribution;
@@ -42,31 +42,6 @@ struct IndexAt {
       : index(wanted), site(stands_at) {}
   std::int64_t index;
   CallSite site;
-};
-
-// Values given as a list, row-major: {1, 2.5}, a span, a vector or an array of numbers.
-class ValueList {
- public:
-  template <Number... Values>
-  ValueList(Values... values)  // NOLINT: implicit; no initializer_list, as in inline_vector.h
-      : held_{static_cast<double>(values)...}, values_(held_) {}
-  template <class Range>
-  requires Number<std::remove_cvref_t<decltype(*std::begin(std::declval<const Range&>()))>>
-  ValueList(const Range& values) {  // NOLINT: implicit
-    if constexpr (std::convertible_to<const Range&, std::span<const double>>) {
-      values_ = values;
-    } else {
-      held_.assign(std::begin(values), std::end(values));
-      values_ = held_;
-    }
-  }
-  ValueList(const ValueList&) = delete;
-  ValueList& operator=(const ValueList&) = delete;
-  operator std::span<const double>() const { return values_; }  // NOLINT
-
- private:
-  std::vector<double> held_;  // what is not a span of doubles
-  std::span<const double> values_;
 };
 
 // An all_gather that fills a tensor on a 1-D mesh shard by shard along `dim`.
@@ -193,7 +168,16 @@ class Tensor {
   // Why a write would be lost or take effect twice; null: it may be written. Also holds for its
   // views.
   const char* unwritable() const { return impl().unwritable; }
-  void set_unwritable(const char* why) const { impl().unwritable = why; }
+  void set_unwritable(const char* why) const {
+    impl().unwritable = why;
+    impl().copied_view = nullptr;
+  }
+  // For the library. Set if a layout allowed no view, so that this is a copy, or a view of one
+  // (dtensor/copied_views.h).
+  const std::shared_ptr<CopiedView>& copied_view() const { return impl().copied_view; }
+  void set_copied_view(std::shared_ptr<CopiedView> view) const {
+    impl().copied_view = std::move(view);
+  }
   // Whether this is a view that was made off the tape, or a view of such a view.
   bool is_untaped_view() const { return impl().untaped_view; }
   // Whether no other handle shares the memory; a view whose base is gone no longer counts as one.
@@ -201,6 +185,7 @@ class Tensor {
     if (impl_.use_count() != 1) return false;
     impl().marks = marks();
     impl().base = nullptr;
+    impl().copied_view = nullptr;
     return impl().storage.use_count() == 1 &&
            (in_flight() || impl().storage->buffer.use_count() == 1);
   }
@@ -354,6 +339,7 @@ class Tensor {
     bool untaped_view = false;
     std::uint32_t known = 0;  // the taped write that `grad` belongs to
     std::shared_ptr<Impl> base;
+    std::shared_ptr<CopiedView> copied_view;
     const char* unwritable = nullptr;
     std::uint64_t origin = 0, marks = 0;
   };

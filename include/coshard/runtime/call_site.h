@@ -28,6 +28,8 @@ struct CallLocation {
   CallSite site;               // the user's line
   std::string_view operation;  // the operator that needs it implicitly; static text
   std::string_view module;     // path of the module; static text
+  std::string_view called;     // the operator that the user's line calls, if any; static text
+  CallSite last;               // the user's line that called the library last
 };
 
 }  // namespace coshard

@@ -167,9 +167,7 @@ Tensor clamp_(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> 
 Tensor masked_fill_(const Tensor& x, const Tensor& mask, const Scalar& value,
                     CallSite site = CallSite::current());
 Tensor fill_(const Tensor& x, const Scalar& value, CallSite site = CallSite::current());
-inline Tensor zero_(const Tensor& x, CallSite site = CallSite::current()) {
-  return fill_(x, 0, site);
-}
+Tensor zero_(const Tensor& x, CallSite site = CallSite::current());
 // y broadcasts to x and is cast to its dtype, whatever that is.
 Tensor copy_(const Tensor& x, const Tensor& y, CallSite site = CallSite::current());
 

@@ -63,7 +63,9 @@ Tensor movedim(const Tensor& x, const Shape& source, const Shape& destination,
 // --- slicing: views ---
 
 // x[start:end:step] along dim, as in Python (bounds are clamped). A sharded dim is redistributed
-// first unless all of it is taken.
+// first unless all of it is taken. The result is then a copy: what is written to it is written into
+// x, too, with its gradient, and it is made again, by a collective, when an operator, a redistribute
+// or a write uses it after x has changed. Reading its memory then is Error{BadInput}.
 Tensor slice(const Tensor& x, int dim, std::int64_t start, std::int64_t end, std::int64_t step = 1,
              CallSite site = CallSite::current());
 // x itself, or redistributed so that `dim` is not sharded: do this before taking several slices

@@ -1,0 +1,71 @@
+#include "dtensor/copied_views.h"
+
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/tape.h>
+#include "dtensor/grad_mode.h"
+#include "dtensor/ops/local.h"
+#include "dtensor/writes.h"
+
+namespace coshard {
+namespace {
+
+// The gradient that an operator gives to its only input.
+class OneGradient final : public GradSink {
+ public:
+  bool needs_grad(int) const override { return true; }
+  void accumulate(int, Tensor gradient) override { gradient_ = std::move(gradient); }
+  void defer(int, std::function<Tensor()> compute) override { gradient_ = compute(); }
+  void arrive(const std::shared_ptr<GradMeta>&, Tensor) override {}
+  void hold(std::uint64_t, std::shared_ptr<void>) override {}
+  const Tensor& gradient() const { return gradient_; }
+
+ private:
+  Tensor gradient_;
+};
+
+// y where the view's elements are in what it is a view of, and 0 elsewhere.
+Tensor spread(const CopiedView& view, const Tensor& y) {
+  const Tensor none;
+  const TensorInfo info{view.of.shape(), y.dtype()};
+  OneGradient sink;
+  GradContext context{{&none, 1}, {&none, 1}, {&y, 1}, view.attrs, sink, {&info, 1}};
+  view.op->backward(context);
+  return sink.gradient();
+}
+
+Tensor whole_copy(const Tensor& x) {
+  const Tensor base = x.base();
+  return base.defined() ? base : x;
+}
+
+}  // namespace
+
+void make_again(const Tensor& x) {
+  CopiedView& view = *x.copied_view();
+  if (!view.is_behind()) return;
+  CS_REQUIRE(view.taped || !grad_enabled() || !view.of.requires_grad(), x,
+             ": it is a view that was made under a NoGradGuard, and ", view.of,
+             " was changed in place since; take the view again");
+  if (view.of.copied_view()) make_again(view.of);
+  const Tensor copy = whole_copy(x);
+  copy.wait_for_readers("view");
+  const RecordGuard as_when_made;
+  const Tensor now = call1(*view.op, {view.taped ? view.of : view.of.detach()}, view.attrs);
+  view.seen = view.of.storage()->changes();
+  store(copy, now, "view");
+  if (!now.requires_grad()) record_constant_write(copy);
+}
+
+void write_back(const Tensor& x) {
+  if (!x.copied_view()) return;
+  CopiedView& view = *x.copied_view();
+  const Tensor copy = whole_copy(x);
+  const Tensor written = spread(view, copy);
+  const Tensor is_written = to(spread(view, full_like(copy, 1)), DType::Bool);
+  const Tensor value = where(is_written, written, view.of);
+  store(view.of, value, "view");
+  write_back(view.of);
+  view.seen = view.of.storage()->changes();
+}
+
+}  // namespace coshard

@@ -1,0 +1,230 @@
+// Writes through views along sharded dimensions: the same values and gradients as in plain tensors.
+#include <gtest/gtest.h>
+
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/dtensor/tape.h>
+#include "tests/dtensor/autograd.h"
+
+namespace coshard::testing {
+namespace {
+
+Values whole(const Tensor& x) {
+  const Tensor plain = x.detach();
+  return (plain.is_distributed() ? full_tensor(plain) : plain).to_vector();
+}
+
+// Runs a program on a plain tensor and on DTensors of several layouts, meshes and sizes: what it
+// returns, what became of its argument and, if it was on the tape, the gradient agree.
+void same_everywhere(const Shape& shape, const std::function<Tensor(const Tensor&)>& program) {
+  const auto compare = [&](World& world, const DeviceMesh& mesh, const Layout& layout) {
+    for (const bool tape : {false, true}) {
+      const auto run = [&](const Tensor& start) {
+        Tensor leaf = start;
+        leaf.set_requires_grad(tape);
+        const Tensor x = leaf * 1.0;
+        const Tensor y = program(x);
+        if (tape) run_backward(sum(y * y) + sum(x * x * x));
+        return std::array{whole(y), whole(x), tape ? whole(leaf.grad()) : Values()};
+      };
+      const Tensor start = counting(world, shape, DType::F64, 0.5);
+      const auto want = run(start.detach());
+      const auto got = run(distribute_tensor(start, mesh, layout));
+      EXPECT_EQ(got, want) << layout << " of " << shape << " on " << mesh << (tape ? " taped" : "");
+    }
+  };
+  for (const int ranks : {1, 2, 3})
+    on_ranks(ranks, [&](World& world) -> Task<void> {
+      const DeviceMesh mesh = init_device_mesh(world, {ranks}, {"tp"});
+      for (const Layout& layout : {Layout(Shard(0)), Layout(Shard(1)), Layout(Replicate())})
+        compare(world, mesh, layout);
+      co_return;
+    });
+  on_ranks(4, [&](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2, 2}, {"dp", "tp"});
+    for (const Layout& layout : {Layout(Shard(0), Shard(0)), Layout(Shard(0), Shard(1)),
+                                 Layout(Replicate(), Shard(0)), Layout(Shard(1), Replicate())})
+      compare(world, mesh, layout);
+    co_return;
+  });
+}
+
+TEST(CopiedViews, ASelectedRowIsWritten) {
+  same_everywhere({5, 3}, [](const Tensor& x) {
+    fill_(x.select(0, 1), 7);
+    mul_(x[4], 3.0);
+    copy_(x[0], x[3] * 2.0);
+    return select(x, 1, 0);
+  });
+}
+
+TEST(CopiedViews, ANarrowedPartIsWrittenAndGoesOn) {
+  same_everywhere({5, 4}, [](const Tensor& x) {
+    const Tensor part = x.narrow(0, 1, 3);
+    add_(part, 1.5);
+    mul_(part, part);
+    sub_(narrow(part, 1, 0, 2), 2.0);  // a view of it
+    return part;
+  });
+}
+
+TEST(CopiedViews, ASliceWithAStepADiagonalAndAMergedViewAreWritten) {
+  same_everywhere({4, 4}, [](const Tensor& x) {
+    mul_(slice(x, 0, 0, 4, 2), 2.0);
+    fill_(diagonal(x), 1.0);
+    add_(slice(view(x, {16}), 0, 5, 9), 10.0);
+    return diagonal(x, 1) * 1.0;
+  });
+}
+
+TEST(CopiedViews, PiecesShareWhatTheyWrite) {
+  same_everywhere({6, 3}, [](const Tensor& x) {
+    double factor = 1;
+    for (const Tensor& piece : x.split(2)) mul_(piece, factor += 1);
+    for (const Tensor& row : x.unbind(1)) add_(row, factor);
+    return x * 1.0;
+  });
+}
+
+TEST(CopiedViews, TwoViewsOfTheSameRowsSeeEachOther) {
+  same_everywhere({4, 3}, [](const Tensor& x) {
+    const Tensor row = x[1], rows = x.narrow(0, 0, 3);
+    fill_(row, 2.0);
+    mul_(rows, 3.0);
+    add_(row, 1.0);  // 7
+    mul_(x, 2.0);    // 14
+    add_(row, rows[1]);
+    return rows + row;
+  });
+}
+
+TEST(CopiedViews, ARandomFillAndIntegersAreWritten) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    const DTensor ids = distribute_tensor(counting(world, {5}, DType::I64), mesh, Shard(0));
+    fill_(ids.narrow(0, 1, 3), 9);
+    masked_fill_(ids.narrow(0, 0, 2), eq(ids.narrow(0, 0, 2), 9), 4);
+    EXPECT_EQ(whole(ids), (Values{1, 4, 9, 9, 5}));
+    const DTensor x = zeros(mesh, Shard(0), {4, 2}, DType::F64);
+    uniform_(x.narrow(0, 1, 2), 1, 2);
+    const Values drawn = whole(x);
+    for (std::size_t i = 0; i < drawn.size(); ++i)
+      EXPECT_EQ(drawn[i] >= 1, i >= 2 && i < 6) << drawn[i];
+    co_return;
+  });
+}
+
+TEST(CopiedViews, TermsOfASumAreWritten) {
+  on_ranks(4, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2, 2}, {"dp", "tp"});
+    for (const Reduce reduce : {Reduce::Sum, Reduce::Avg, Reduce::Max, Reduce::Min}) {
+      const DTensor x =
+          distribute_tensor(counting(world, {3, 2}), mesh, Layout(Partial(reduce), Shard(0)));
+      const Layout before = x.layout();
+      fill_(x[0], 7);
+      mul_(x[2], 2.0);
+      EXPECT_EQ(x.layout(), before);
+      EXPECT_EQ(whole(x), (Values{7, 7, 3, 4, 10, 12})) << before;
+    }
+    co_return;
+  });
+}
+
+TEST(CopiedViews, AnInfinityStaysWhereItIs) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    const double inf = std::numeric_limits<double>::infinity();
+    const DTensor x = full(mesh, Shard(0), {4}, -inf, DType::F64);
+    fill_(x.narrow(0, 1, 2), 0);
+    EXPECT_EQ(whole(x), (Values{-inf, 0, 0, -inf}));
+    co_return;
+  });
+}
+
+TEST(CopiedViews, AFollowedBufferHasTheGradientOfWhatWasWritten) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    DTensor w = distribute_tensor(counting(world, {3}), mesh, Replicate());
+    w.set_requires_grad(true);
+    const DTensor cache = zeros(mesh, Shard(0), {4, 3}, DType::F64);
+    copy_(cache[1], w * 2.0);
+    copy_(cache[3], w * 3.0);
+    EXPECT_TRUE(cache.requires_grad());
+    run_backward(sum(cache * cache));  // 13 w^2
+    EXPECT_EQ(whole(w.grad()), (Values{26, 52, 78}));
+    co_return;
+  });
+}
+
+TEST(CopiedViews, ALeafIsChangedUnderANoGradGuardOnly) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    DTensor w = distribute_tensor(counting(world, {4}), mesh, Shard(0));
+    w.set_requires_grad(true);
+    const std::string text = refusal_of([&] { fill_(w.narrow(0, 0, 2), 1); });
+    EXPECT_TRUE(says(text, "fill_: ") && says(text, "view of a leaf") && says(text, "NoGradGuard"))
+        << text;
+    EXPECT_EQ(whole(w), (Values{1, 2, 3, 4}));
+    const NoGradGuard off;
+    fill_(w.narrow(0, 0, 2), 1);
+    EXPECT_EQ(whole(w), (Values{1, 1, 3, 4}));
+    co_return;
+  });
+}
+
+TEST(CopiedViews, OneThatIsBehindIsNotReadWithoutACollective) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    const DTensor x = zeros(mesh, Shard(0), {4, 2}, DType::F64);
+    const DTensor row = x[0];
+    fill_(x, 5);
+    EXPECT_TRUE(says(refusal_of([&] { row.to_vector(); }), "take the view again"));
+    EXPECT_EQ(whole(row + 0.0), (Values{5, 5}));
+    EXPECT_EQ(refusal_of([&] { row.to_vector(); }), "");  // made again by the operator
+    fill_(x, 6);
+    EXPECT_EQ(full_tensor(row).to_vector(), (Values{6, 6}));
+    co_return;
+  });
+}
+
+TEST(CopiedViews, HandlesThatAreNoViewsAreRefused) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    const DTensor x = zeros(mesh, Shard(0), {4, 2}, DType::F64);
+    const DTensor row = x[0];
+    for (const Tensor& other : {row.detach(), to_local(row)}) {
+      const std::string text = refusal_of([&] { fill_(other, 7); });
+      EXPECT_TRUE(says(text, "fill_: ") && says(text, "what it is a view of")) << text;
+    }
+    fill_(row, 7);
+    EXPECT_EQ(whole(x), (Values{7, 7, 0, 0, 0, 0, 0, 0}));
+    const DTensor turned = t(x);
+    const std::string text = refusal_of([&] { fill_(view(turned, {8}), 7); });  // strides forbid it
+    EXPECT_TRUE(says(text, "what it is a view of")) << text;
+    co_return;
+  });
+}
+
+TEST(CopiedViews, LeaveNothingBehind) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    const auto program = [&] {
+      DTensor x = distribute_tensor(counting(world, {64, 64}), mesh, Shard(0));
+      x.set_requires_grad(true);
+      const DTensor h = exp(x * 0.001);
+      const DTensor row = h[1];
+      copy_(row, row * row);
+      mul_(h[2], row);
+      return sum(h * row).requires_grad();
+    };
+    EXPECT_TRUE(program());
+    const std::size_t before = world.device()->memory().in_use;
+    for (int i = 0; i < 10; ++i) program();
+    EXPECT_EQ(world.device()->memory().in_use, before);
+    co_return;
+  });
+}
+
+}  // namespace
+}  // namespace coshard::testing
