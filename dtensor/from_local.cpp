@@ -91,18 +91,6 @@ void check_stride(const FromLocalOptions& options, const DTensor& made) {
              made, ", whose local tensors have strides like ", own);
 }
 
-// The size of each sharded dimension is derived from this rank's part alone, so peers compare it.
-void note_sizes(const Tensor& made) {
-  const DeviceMesh& mesh = made.mesh();
-  for (int m = 0; m < mesh.ndim(); ++m) {
-    const Placement& p = made.layout()[m];
-    if (!p.is_sharded()) continue;
-    const auto dim = static_cast<std::size_t>(p.dim);
-    mesh.note(m, {"called from_local without `shape`, which implies size", "in dimension",
-                  static_cast<std::uint64_t>(made.shape()[dim]), dim});
-  }
-}
-
 void record_from_local(const Tensor& local, DTensor& out, const FromLocalOptions& options) {
   const Layout& layout = out.layout();
   Layout wanted = partial_as_replicate(layout);
@@ -142,7 +130,8 @@ DTensor from_local(const Tensor& local, const DeviceMesh& mesh, const Layout& pl
                spec->local_shape);
     out = (options.run_check ? first_replica(local, mesh, layout) : local).with_spec(spec);
     check_stride(options, out);
-    if (!options.shape && !options.run_check) note_sizes(out);
+    if (!options.shape && !options.run_check)
+      note_sizes(out, "called from_local without `shape`, which implies size");
   } else {
     out = Tensor::empty(local.device(), spec, local.dtype());
     if (options.run_check) out = first_replica(out, mesh, layout);

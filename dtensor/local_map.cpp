@@ -1,4 +1,5 @@
 #include <coshard/dtensor/local_map.h>
+#include "dtensor/run_check.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {
@@ -34,10 +35,77 @@ void check_lengths(std::size_t inputs, const LocalMapOptions& options) {
                options.in_grad_placements->size(), " in_grad_placements");
 }
 
+// Whether dimension e of x is cut over the mesh as dimension d of an output in `layout`.
+bool is_cut_alike(const Tensor& x, std::size_t e, const Layout& layout, std::size_t d) {
+  for (int m = 0; m < layout.ndim(); ++m) {
+    Placement there = x.layout()[m], here = layout[m];
+    const bool cut = there.is_sharded(static_cast<int>(e));
+    if (cut != here.is_sharded(static_cast<int>(d))) return false;
+    if (!cut) continue;
+    there.dim = here.dim;
+    if (!(there == here)) return false;
+  }
+  return true;
+}
+
+// The logical size of an output's dimension d, which is cut: that of an input's dimension that is
+// cut alike and as long on this rank; even shards if there is none.
+std::int64_t logical_size(const Tensor& y, std::size_t d, std::int64_t even, const Layout& layout,
+                          const DeviceMesh& mesh, std::span<const Tensor> inputs, std::size_t at) {
+  std::optional<std::int64_t> found;
+  for (const Tensor& x : inputs) {
+    if (!x.defined() || !x.is_distributed() || !(x.mesh() == mesh)) continue;
+    for (std::size_t e = 0; e < x.shape().size(); ++e) {
+      if (x.local_shape()[e] != y.local_shape()[d] || !is_cut_alike(x, e, layout, d)) continue;
+      CS_REQUIRE(!found || *found == x.shape()[e], "local_map: output ", at, ", ", y,
+                 " on this rank, may have size ", found.value_or(0), " or ", x.shape()[e],
+                 " in dimension ", d, ", like the inputs; say which in out_shapes");
+      found = x.shape()[e];
+    }
+  }
+  return found.value_or(even);
+}
+
+Shape logical_shape(const Tensor& y, const Layout& layout, const DeviceMesh& mesh,
+                    std::span<const Tensor> inputs, std::size_t at) {
+  Shape shape = even_shape(y.local_shape(), mesh.shape(), layout);
+  for (const Placement& cut : layout) {
+    if (!cut.is_sharded()) continue;
+    const auto d = static_cast<std::size_t>(cut.dim);
+    shape[d] = logical_size(y, d, shape[d], layout, mesh, inputs, at);
+  }
+  return shape;
+}
+
+// Output number `at` as a DTensor.
+Tensor wrapped(const Tensor& y, const DeviceMesh& mesh, std::span<const Tensor> inputs,
+               const LocalMapOptions& options, std::size_t at) {
+  const Layout& placements = *options.out_placements[at];
+  if (!mesh.contains_this_rank()) return from_local(y, mesh, placements);
+  require_layout_of(mesh, placements, "local_map: out_placements");
+  std::optional<Shape> given;
+  if (at < options.out_shapes.size()) given = options.out_shapes[at];
+  const Shape& dims = given ? *given : y.shape();
+  const Layout layout = normalize(placements, dims, "local_map: out_placements");
+  FromLocalOptions as;
+  as.shape = given ? *given : logical_shape(y, layout, mesh, inputs, at);
+  const auto spec = make_spec(mesh, layout, *as.shape);
+  CS_REQUIRE(spec->local_shape == y.local_shape(), "local_map: output ", at, " is ", y,
+             " on this rank, but its shard of ", describe(*spec), " is ", spec->local_shape,
+             "; out_shapes says its logical shape");
+  const Tensor out = from_local(y, mesh, layout, as);
+  if (!given) note_sizes(out, "called local_map without `out_shapes`, which implies size");
+  return out;
+}
+
 void wrap_outputs(std::vector<Tensor>& outputs, const DeviceMesh& mesh,
-                  const OptionalLayouts& layouts) {
+                  std::span<const Tensor> inputs, const LocalMapOptions& options) {
+  const OptionalLayouts& layouts = options.out_placements;
   CS_REQUIRE(outputs.size() == layouts.size(), "local_map: the function returned ", outputs.size(),
              " outputs, but out_placements has ", layouts.size());
+  CS_REQUIRE(options.out_shapes.empty() || options.out_shapes.size() == outputs.size(),
+             "local_map: the function returned ", outputs.size(), " outputs, but out_shapes has ",
+             options.out_shapes.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     Tensor& y = outputs[i];
     CS_REQUIRE(!y.defined() || !y.is_distributed(), "local_map: output ", i, " is ", y,
@@ -45,7 +113,7 @@ void wrap_outputs(std::vector<Tensor>& outputs, const DeviceMesh& mesh,
     if (!layouts[i]) continue;
     CS_REQUIRE(y.defined(), "local_map: output ", i, " is undefined, but out_placements say ",
                *layouts[i]);
-    y = from_local(y, mesh, *layouts[i]);
+    y = wrapped(y, mesh, inputs, options, i);
   }
 }
 
@@ -65,9 +133,10 @@ std::vector<Tensor> local_map(const std::function<std::vector<Tensor>(std::span<
     if (!mesh.defined()) mesh = local[i].mesh();
     local[i] = placed_input(local[i], i, options);
   }
+  const std::vector<Tensor> placed = local;
   for (std::size_t i = 0; i < local.size(); ++i) local[i] = local_input(local[i], i, options);
   std::vector<Tensor> outputs = fn(local);
-  if (distributed) wrap_outputs(outputs, mesh, options.out_placements);
+  if (distributed) wrap_outputs(outputs, mesh, placed, options);
   return outputs;
 }
 

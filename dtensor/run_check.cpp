@@ -69,6 +69,16 @@ Shape even_shape(const Shape& local_shape, const std::vector<int>& mesh_shape,
   return shape;
 }
 
+void note_sizes(const Tensor& made, std::string_view how) {
+  const DeviceMesh& mesh = made.mesh();
+  for (int m = 0; m < mesh.ndim(); ++m) {
+    const Placement& p = made.layout()[m];
+    if (!p.is_sharded()) continue;
+    const auto dim = static_cast<std::size_t>(p.dim);
+    mesh.note(m, {how, "in dimension", static_cast<std::uint64_t>(made.shape()[dim]), dim});
+  }
+}
+
 std::string disagreement(const std::vector<LocalFacts>& facts, const std::vector<int>& mesh_shape,
                          const Layout& placements) {
   const LocalFacts& first = facts[0];

@@ -1,7 +1,8 @@
 #pragma once
-// from_local(run_check): the ranks of a mesh compare their local tensors.
+// The ranks of a mesh compare their local tensors, of which they make a DTensor.
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <coshard/dtensor/tensor.h>
@@ -27,5 +28,9 @@ void check_locals(const LocalFacts& mine, const DeviceMesh& mesh, const Layout& 
 // The logical shape if all shards have this local shape.
 Shape even_shape(const Shape& local_shape, const std::vector<int>& mesh_shape,
                  const Layout& placements);
+
+// The sizes of the sharded dimensions were derived from this rank's part alone: peers compare them
+// at the next collective. `how`, static text, is shown before a size.
+void note_sizes(const Tensor& made, std::string_view how);
 
 }  // namespace coshard

@@ -138,6 +138,63 @@ TEST(LocalMap, TakesInputsOfSeveralMeshes) {  // A166
   });
 }
 
+std::vector<Tensor> tripled(std::span<const Tensor> in) { return {in[0] * 3.0}; }
+std::vector<Tensor> first_row(std::span<const Tensor> in) { return {slice(in[0], 0, 0, 1)}; }
+std::vector<Tensor> turned_row_sums(std::span<const Tensor> in) {
+  return {transpose(sum(in[0], 1, true), 0, 1)};
+}
+
+TEST(LocalMap, UnevenShardsKeepTheirLogicalSize) {
+  for (const int ranks : {2, 3})
+    for (const int rows : {2, 4, 5, 7})
+      on_ranks(ranks, [=](World& world) -> Task<void> {
+        const DeviceMesh mesh = init_device_mesh(world, {ranks}, {"tp"});
+        const Tensor x = normal(world, {rows, 2});
+        DTensor cut = distribute_tensor(x, mesh, Shard(0));
+        cut.set_requires_grad(true);
+        const Tensor in[] = {cut};
+        LocalMapOptions options;
+        options.out_placements = {Layout(Shard(0))};
+        const Tensor y = local_map(tripled, in, options).front();
+        EXPECT_EQ(y.shape(), (Shape{rows, 2}));
+        EXPECT_EQ(y.layout(), Layout(Shard(0)));
+        expect_equal(y, x * 3.0);
+        run_backward(sum(y));
+        expect_equal(cut.grad(), ones_like(x) * 3.0);
+        options.out_placements = {Layout(Shard(1))};
+        const Tensor sums = local_map(turned_row_sums, in, options).front();
+        expect_equal(sums, transpose(sum(x, 1, true), 0, 1));
+        options.out_placements = {Layout(Shard(0))};
+        if (rows % ranks == 0) {
+          const Tensor heads = local_map(first_row, in, options).front();
+          EXPECT_EQ(heads.shape(), (Shape{ranks, 2}));
+        }
+        co_return;
+      });
+}
+
+TEST(LocalMap, UnevenShardsOfAnotherSizeAreSaid) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    const Tensor x = normal(world, {5, 2});
+    const Tensor in[] = {distribute_tensor(x, mesh, Shard(0))};
+    LocalMapOptions options;
+    options.out_placements = {Layout(Shard(0))};
+    options.out_shapes = {Shape{6, 2}};
+    const std::string text = local_map_refusal([&] { local_map(tripled, in, options); });
+    const bool fits = world.rank() == 0;  // 3 rows are its shard of 6, too
+    EXPECT_EQ(text.find("out_shapes") != std::string::npos, !fits) << text;
+    options.out_shapes = {Shape{6, 2}, Shape{6, 2}};
+    const std::string count = local_map_refusal([&] { local_map(tripled, in, options); });
+    EXPECT_NE(count.find("out_shapes has 2"), std::string::npos) << count;
+    options.out_shapes = {};
+    const Tensor both[] = {in[0], distribute_tensor(normal(world, {6, 2}), mesh, Shard(0))};
+    const std::string unsure = local_map_refusal([&] { local_map(tripled, both, options); });
+    EXPECT_EQ(unsure.find("size 5 or 6") != std::string::npos, world.rank() == 0) << unsure;
+    co_return;
+  });
+}
+
 TEST(LocalMap, RefusesWhatDoesNotFit) {
   on_ranks(2, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
