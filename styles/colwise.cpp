@@ -3,11 +3,29 @@
 #include "styles/prepare.h"
 
 namespace coshard {
+namespace {
+
+// Local shards of an output must hold whole groups of columns, such as heads.
+void require_whole_groups(Module& module, const DeviceMesh& mesh, const ShardAxes& axes) {
+  if (axes.group == 1 || axes.parameters.empty()) return;
+  const Tensor& weight = module.parameter(axes.parameters.front().parameter);
+  const std::int64_t columns = weight.size(axes.parameters.front().placement.dim);
+  if (chunk_of(columns, mesh.size(), 0).size % axes.group == 0) return;
+  fail(ErrorKind::BadInput,
+       str_cat("ColwiseParallel: '", module.path(), "' has ", columns / axes.group, " heads of ",
+               axes.group, " columns, which ", mesh,
+               " would cut apart in local outputs; give q, k and v the style "
+               "ColwiseParallel{.use_local_output = false}"));
+}
+
+}  // namespace
 
 void ColwiseParallel::apply(Module& module, const DeviceMesh& mesh,
                             const ParallelizeOptions& options) const {
   require_one_dimension(mesh, "ColwiseParallel");
   module.claim("parallelized");
+  if (const auto axes = module.shard_axes(ShardBy::Columns); axes && use_local_output)
+    require_whole_groups(module, mesh, *axes);
   const ShardAxes axes =
       shard_parameters(module, mesh, ShardBy::Columns, "ColwiseParallel", options);
   module.set_overlapping({overlap.value_or(options.overlap)});

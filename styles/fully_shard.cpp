@@ -76,7 +76,7 @@ void require_shardable(const NamedParameter& p, const Tensor* first) {
   CS_REQUIRE(!x.grad_meta() || x.grad_meta()->collector.expired(), "fully_shard: parameter '",
              p.name, "' (", x, ") is one whose gradients a DataParallel sums; use one of the two");
   CS_REQUIRE(x.ndim() > 0, "fully_shard: parameter '", p.name, "' (", x,
-             ") has no dimension to cut");
+             ") has no dimension to cut; give it the shape [1], which broadcasts alike");
   CS_REQUIRE(is_floating(x.dtype()), "fully_shard: parameter '", p.name, "' (", x,
              ") is not floating-point");
   CS_REQUIRE(first == nullptr || first->dtype() == x.dtype(), "fully_shard: parameter '", p.name,

@@ -95,6 +95,20 @@ class LossParallelNode final : public GradNode {
   std::vector<Saved> saved_;  // logits, targets, weight
 };
 
+// The nearest layout in which one mesh dimension shards the classes: one that does, or the last.
+Layout with_one_class_cut(const Layout& layout, int dim) {
+  Layout wanted = layout;
+  int cut = layout.ndim() - 1;
+  for (int m = 0; m < layout.ndim(); ++m)
+    if (layout[m].is_shard(dim)) cut = m;
+  for (int m = 0; m < layout.ndim(); ++m)
+    if (m == cut)
+      wanted[m] = Shard(dim);
+    else if (!wanted[m].is_shard() || wanted[m].is_shard(dim))
+      wanted[m] = Replicate();
+  return wanted;
+}
+
 // Exactly one mesh dimension shards the classes (dimension `dim`); others shard rows or nothing.
 void require_class_cut(const Tensor& logits, int dim) {
   int cuts = 0;
@@ -105,7 +119,8 @@ void require_class_cut(const Tensor& logits, int dim) {
   }
   CS_REQUIRE(fits && cuts == 1, "loss_parallel: logits ", logits,
              ": exactly one mesh dimension must shard the classes, dimension ", dim,
-             "; the others may shard other dimensions or replicate");
+             "; the others may shard other dimensions or replicate: redistribute the logits to ",
+             with_one_class_cut(logits.layout(), dim), " first");
 }
 
 Tensor classes_last(const Tensor& logits, int class_dim) {
@@ -166,7 +181,8 @@ Tensor local_targets(const Tensor& targets, const Tensor& logits, const LossLayo
 LossRows pose(const Tensor& logits, const Tensor& targets, const LossLayouts& layouts,
               const LossParallelOptions& options, const Tensor& weight) {
   CS_REQUIRE(!weight.defined() || !weight.is_distributed() || weight.layout().is_replicate(),
-             "loss_parallel: weight ", weight, " must be plain or Replicate");
+             "loss_parallel: weight ", weight, " must be plain or Replicate; redistribute it to ",
+             Layout::filled(weight.layout().ndim(), Replicate()), " first");
   LossRows rows;
   rows.options = options;
   rows.targets = local_targets(targets, logits, layouts, options.ignore_index);

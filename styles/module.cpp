@@ -313,7 +313,8 @@ std::vector<NamedParameter> Module::named_parameters() {
   return found;
 }
 
-std::vector<Tensor> Module::parameters() {
+std::vector<Tensor> Module::parameters(CallSite site) {
+  const UserCall user(site);
   std::vector<Tensor> tensors;
   for (const NamedParameter& p : named_parameters()) {
     const std::shared_ptr<GradMeta>& meta = p.slot->grad_meta();

@@ -10,7 +10,7 @@ void NoParallel::apply(Module& module, const DeviceMesh& mesh,
   module.claim("parallelized");
   Ties ties(module);
   for (const NamedParameter& p : module.named_parameters())
-    shard_parameter(*p.slot, mesh, Replicate(), options);
+    shard_parameter(module, p.name, mesh, Replicate(), options);
   ties.restore();
   module.add_pre_hook([style = *this, mesh](Module& self, Inputs& inputs) {
     Tensor& x = only_input(self, inputs, "NoParallel");

@@ -7,6 +7,7 @@
 #include <coshard/dtensor/tape.h>
 #include "dtensor/marks.h"
 #include "dtensor/replicas.h"
+#include "dtensor/run_check.h"
 #include "dtensor/step_graph.h"
 #include "runtime/interned_text.h"
 
@@ -51,7 +52,15 @@ DTensor as_distributed(Module& module, const Tensor& x, const DeviceMesh& mesh, 
     options.shape = shape;
   }
   if (grad) options.grad_placements = Layout(*grad);
-  return from_local(x, mesh, layout, options);
+  const bool guessed = !options.shape && layout[0].is_sharded() && mesh.contains_this_rank();
+  if (guessed) options.shape = even_shape(x.shape(), mesh.shape(), layout);
+  const DTensor y = from_local(x, mesh, layout, options);
+  if (guessed)
+    note_sizes(y,
+               interned(str_cat("ran ", module.type_name(), " '", module.path(),
+                                "' on local shards, which must be even (where they are not, give "
+                                "the layer before it use_local_output = false) and imply size")));
+  return y;
 }
 
 Tensor as_local(const Tensor& x, const GradPlacement& grad) {
@@ -60,7 +69,8 @@ Tensor as_local(const Tensor& x, const GradPlacement& grad) {
 }
 
 DTensor bring_to(const DTensor& x, Placement wanted, std::optional<DType> reduce_dtype) {
-  CS_REQUIRE(x.mesh().ndim() == 1, "a style needs a tensor on a mesh of one dimension, got ", x);
+  CS_REQUIRE(x.mesh().ndim() == 1, "a style needs a tensor on a mesh of one dimension, got ", x,
+             "; over several dimensions, cut the module by distribute_module instead");
   const Layout target = normalize(Layout(wanted), x.shape(), "redistribute");
   if (x.layout() == target) return x;
   RedistributeOptions options;
@@ -85,12 +95,15 @@ Tensor& only_output(Module& module, Outputs& outputs, std::string_view style) {
   return outputs.front();
 }
 
-void shard_parameter(Tensor& slot, const DeviceMesh& mesh, Placement placement,
-                     const ParallelizeOptions& options) {
-  if (!slot.defined()) return;
+void shard_parameter(Module& module, const std::string& name, const DeviceMesh& mesh,
+                     Placement placement, const ParallelizeOptions& options) {
+  Tensor& slot = module.parameter(name);
   if (slot.is_distributed()) {
-    CS_REQUIRE(slot.mesh() == mesh, "parallelize_module: the parameter is ", slot, ", not on ",
-               mesh);
+    const bool is_shard = slot.grad_meta() && slot.grad_meta()->is_shard;
+    CS_REQUIRE(slot.mesh() == mesh, "parallelize_module: parameter '", module.path(),
+               module.path().empty() ? "" : ".", name, "' is ", slot, ", not on ", mesh,
+               is_shard ? "; call parallelize_module first, then fully_shard"
+                        : "; apply one plan over one mesh to it");
     return;
   }
   const bool requires_grad = slot.requires_grad();
@@ -107,7 +120,7 @@ ShardAxes shard_parameters(Module& module, const DeviceMesh& mesh, ShardBy way,
              "; Linear and Embedding can be, and modules that override shard_axes; use "
              "SequenceParallel for norms and dropout, NoParallel for what stays whole");
   for (const auto& [parameter, placement] : axes->parameters)
-    shard_parameter(module.parameter(parameter), mesh, placement, options);
+    shard_parameter(module, parameter, mesh, placement, options);
   return *std::move(axes);
 }
 

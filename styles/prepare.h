@@ -45,11 +45,11 @@ std::string list_text(std::string_view name, const List& list) {
 Tensor& only_input(Module& module, Inputs& inputs, std::string_view style);
 Tensor& only_output(Module& module, Outputs& outputs, std::string_view style);
 
-// Replaces the tensor in `slot` by a DTensor leaf with the same requires_grad, in flight. Leaves an
-// undefined slot alone, and also a tensor that is already distributed: a tied parameter that
-// another style has sharded keeps that layout, and operators redistribute it.
-void shard_parameter(Tensor& slot, const DeviceMesh& mesh, Placement placement,
-                     const ParallelizeOptions& options);
+// Replaces a parameter by a DTensor leaf with the same requires_grad, in flight. Leaves a tensor
+// alone that is already distributed: a tied parameter that another style has sharded keeps that
+// layout, and operators redistribute it. Error{BadInput}: one on another mesh.
+void shard_parameter(Module& module, const std::string& name, const DeviceMesh& mesh,
+                     Placement placement, const ParallelizeOptions& options);
 // Shards all parameters that `way` covers. Error{BadInput}, naming `style`: a module without it.
 ShardAxes shard_parameters(Module& module, const DeviceMesh& mesh, ShardBy way,
                            std::string_view style, const ParallelizeOptions& options);

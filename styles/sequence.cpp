@@ -16,8 +16,11 @@ void SequenceParallel::apply(Module& module, const DeviceMesh& mesh,
     const Placement cut = Shard(style.sequence_dim);
     x = bring_to(as_distributed(self, x, mesh, cut, style.local_input_grad_placements), cut);
   });
-  if (!use_local_output) return;
   module.add_post_hook([style = *this](Module& self, Outputs& outputs) {
+    for (Tensor& y : outputs)  // operators choose layouts by size
+      if (y.defined() && y.is_distributed() && style.sequence_dim < y.ndim())
+        y = bring_to(y, Shard(style.sequence_dim));
+    if (!style.use_local_output) return;
     Tensor& y = only_output(self, outputs, "SequenceParallel");
     y = as_local(y, style.local_output_grad_placements);
   });

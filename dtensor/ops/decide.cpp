@@ -26,7 +26,10 @@ DeviceMesh mesh_of(const OpDef& op, std::span<const Tensor> in) {
       mesh = t.mesh();
     } else {
       CS_REQUIRE(mesh == t.mesh(), show_call(op, in), ": inputs lie on different meshes",
-                 difference(mesh, t.mesh()));
+                 difference(mesh, t.mesh()),
+                 "; what meets belongs on one mesh: from_local(x.to_local(), mesh, layout) puts a "
+                 "tensor of a slice on the whole mesh, redistribute(x, mesh, layout) moves one to "
+                 "a mesh of other ranks");
     }
   }
   CS_REQUIRE(!mesh.defined() || !plain, show_call(op, in), ": got both plain tensors and DTensors");

@@ -29,7 +29,7 @@ std::vector<Tensor> trained(std::vector<Tensor> parameters) {
 
 DataParallel::DataParallel(std::vector<Tensor> parameters, const DeviceMesh& mesh, int dim,
                            DataParallelOptions options, CallSite site) {
-  const UserCall user(site);
+  const UserCall user(constructed_at(site));
   CS_REQUIRE(mesh.defined() && dim >= 0 && dim < mesh.ndim(), "DataParallel: dimension ", dim,
              " is out of range for mesh ", mesh);
   CS_REQUIRE(options.reduce == Reduce::Sum || options.reduce == Reduce::Avg,

@@ -33,6 +33,7 @@ Attention::Attention(AttentionOptions options, World& world)
       wo(options.dim, options.dim, world,
          {.bias = options.bias, .dtype = options.dtype, .init_std = options.init_std}),
       options_(checked(options)) {
+  wq.group = wk.group = wv.group = head_dim;
   register_module("wq", wq);
   register_module("wk", wk);
   register_module("wv", wv);

@@ -50,6 +50,7 @@ LlamaAttention::LlamaAttention(const LlamaConfig& config, World& world)
       head_dim_(checked_llama(config).head_dim),
       group_(config.num_attention_heads / key_heads(config)),
       rope_theta_(config.rope_theta) {
+  q_proj.group = k_proj.group = v_proj.group = head_dim_;
   register_module("q_proj", q_proj);
   register_module("k_proj", k_proj);
   register_module("v_proj", v_proj);

@@ -74,6 +74,8 @@ struct ShardAxes {
   std::vector<Axis> parameters;
   Placement input = Replicate();                     // what the module needs of its input
   std::optional<std::int64_t> width = std::nullopt;  // size of the input's last dimension, if fixed
+  // Of columns that stay together, such as those of a head, if the output is local.
+  std::int64_t group = 1;
 };
 
 // What a style asks of a module that can overlap with collectives (overlap.h).
@@ -118,7 +120,7 @@ class Module : private FailureWitness {
   // tensor in several slots) is listed once, under its first name; undefined ones (a missing bias)
   // are not listed.
   std::vector<NamedParameter> named_parameters();
-  std::vector<Tensor> parameters();
+  std::vector<Tensor> parameters(CallSite site = CallSite::current());
   // All slots, including tied ones.
   std::vector<NamedParameter> named_slots();
   // The slot called `name`; Error{BadInput} lists the known names.
