@@ -190,6 +190,7 @@ void fully_shard(Module& module, const DeviceMesh& mesh, FullyShardOptions optio
              " is not in the mesh ", mesh);
   CS_REQUIRE(options.reduce == Reduce::Sum || options.reduce == Reduce::Avg,
              "fully_shard: reduce must be Sum or Avg, got ", to_string(options.reduce));
+  require_floating(options.mp_policy);
   const auto within = groups_within(module);
   std::vector<ShardedParameter> parameters = parameters_left(module, within);
   if (options.src_data_rank) {

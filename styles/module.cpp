@@ -161,12 +161,16 @@ Task<Outputs> Module::call_once(Inputs inputs, CallSite site) {
   if (training_ && grad_enabled()) forwards_ = std::min(forwards_ + 1, 3);
   std::vector<Tensor> arriving;
   std::shared_ptr<void> whole;  // its parameters, until the forward ends, also by an error
-  if (leads_group()) whole = shard_group_->enter(arriving);
+  if (leads_group()) {
+    whole = shard_group_->enter(arriving);
+    shard_group_->cast_inputs(inputs);
+  }
   // All hooks issue what they need before anything is awaited.
   for (const PreHook& hook : pre_hooks_) hook(*this, inputs);
   bool by_shards = takes_shards();  // of its first input
   const auto note = [&](const Tensor& x) {
-    const bool left = std::exchange(by_shards, false) && arrives_by_shards(x);
+    const bool left = std::exchange(by_shards, false) && arrives_by_shards(x) &&
+                      !(leads_group() && shard_group_->casts(x));
     if (x.defined() && x.in_flight() && !left) arriving.push_back(x);
   };
   for (const Tensor& x : inputs.args) note(x);
@@ -175,17 +179,21 @@ Task<Outputs> Module::call_once(Inputs inputs, CallSite site) {
     Task<void> arrived = arrival_of(std::move(arriving));
     co_await std::move(arrived);
   }
+  if (leads_group()) shard_group_->cast_inputs(inputs);  // what a pre-hook has issued
   const std::uint64_t behind = leads_group() ? ShardGroup::newest_behind(inputs) : 0;
   Task<Outputs> body = run_all(std::move(inputs));
   Outputs outputs = co_await std::move(body);
   for (const PostHook& hook : post_hooks_) hook(*this, outputs);
   if (leads_group()) shard_group_->leave(outputs, behind);
-  if (post_hooks_.empty() || redistributes_are_deferred()) co_return outputs;
+  const bool casts = leads_group() && shard_group_->casts(outputs);
+  if (!casts && (post_hooks_.empty() || redistributes_are_deferred())) co_return outputs;
   // Awaiting nothing would still queue this branch behind siblings that wait for collectives.
   const auto arrives = [](const Tensor& y) { return y.defined() && y.in_flight(); };
-  if (std::ranges::none_of(outputs, arrives)) co_return outputs;
-  Task<void> arrived = arrival_of(outputs);
-  co_await std::move(arrived);
+  if (std::ranges::any_of(outputs, arrives)) {
+    Task<void> arrived = arrival_of(outputs);
+    co_await std::move(arrived);
+  }
+  if (casts) shard_group_->cast_outputs(outputs);
   co_return outputs;
 }
 

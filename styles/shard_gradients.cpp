@@ -177,11 +177,11 @@ void ShardGroup::note_gradients() const {
 
 Tensor ShardGroup::scattered() const {
   const Tensor packed =
-      Tensor::empty(memory_.device(), Shape{gradient_layout_->total}, memory_.dtype());
+      Tensor::empty(memory_.device(), Shape{gradient_layout_->total}, reduce_dtype_);
   copy_out(gradients_, packed, gradient_layout_->blocks);
   const auto rank = static_cast<std::size_t>(mesh_.local_rank());
   const Tensor mine =
-      Tensor::empty(memory_.device(), Shape{(*gradient_layout_->counts)[rank]}, memory_.dtype());
+      Tensor::empty(memory_.device(), Shape{(*gradient_layout_->counts)[rank]}, reduce_dtype_);
   Collective c;
   c.kind = CollectiveKind::ReduceScatter;
   c.reduce = options_.reduce;
@@ -214,30 +214,50 @@ void ShardGroup::reduce() {
     p.whole.grad_meta()->terms = {};
   }
   if (parts.empty()) return;
-  const Tensor mine = scattered();
+  const Tensor sums = cast_local(scattered(), sum_dtype_);
   gradients_ = Tensor();
-  add_earlier(parts, mine);
+  add_earlier(parts, sums);
+  const Tensor rounded = cast_local(sums, dtype_);
   for (const Part& part : parts) {
-    const Tensor& shard = part.parameter->shard;
-    const Tensor before = shard.grad();
-    const Tensor sum = part_of_memory(mine, shard.local_shape(),
-                                      gradient_place(*part.parameter).shard_begin, part.spec);
-    sum.set_marks(part.marks | (before.defined() ? before.marks() : 0));
-    replace_grad(shard, sum);
-    tell(*part.parameter);
+    ShardedParameter& p = *part.parameter;
+    const Tensor before = p.shard.grad();
+    const auto part_of = [&](const Tensor& all) {
+      return part_of_memory(all, p.shard.local_shape(), gradient_place(p).shard_begin, part.spec);
+    };
+    const Tensor gradient = part_of(rounded);
+    gradient.set_marks(part.marks | (before.defined() ? before.marks() : 0));
+    replace_grad(p.shard, gradient);
+    if (sum_dtype_ != dtype_) {
+      p.sum = part_of(sums);
+      p.rounded = gradient;
+      p.writes_when_rounded = gradient.storage()->changes();
+    }
+    tell(p);
   }
+}
+
+// Whether p.sum is what the shard's gradient stands for: nobody has scaled, replaced or dropped it.
+bool ShardGroup::holds_sum(const ShardedParameter& p) {
+  const Tensor gradient = p.shard.grad();
+  return p.sum.defined() && gradient.defined() && gradient.id() == p.rounded.id() &&
+         gradient.storage()->changes() == p.writes_when_rounded;
+}
+
+void ShardGroup::forget_old_sums() {
+  for (ShardedParameter& p : parameters_)
+    if (p.sum.defined() && !holds_sum(p)) p.sum = p.rounded = Tensor();
 }
 
 // Adds to each part, once it has arrived, the gradient that its shard has already: of an earlier
 // backward, or of an operator outside of the module, which reads the shard itself.
-void ShardGroup::add_earlier(std::vector<Part>& parts, const Tensor& mine) const {
+void ShardGroup::add_earlier(std::vector<Part>& parts, const Tensor& now) const {
   struct Sum {
     Tensor place, before;
     bool keeps, adds;  // what this rank holds of the part, and of the gradient from before
   };
   std::vector<Sum> sums;
   for (auto& [parameter, spec, marks] : parts) {
-    const Tensor before = parameter->shard.grad();
+    Tensor before = parameter->shard.grad();
     if (!before.defined()) continue;
     const auto layout = layout_of_sum(before.layout(), spec->layout);
     CS_REQUIRE(layout, "backward: the gradient of '", parameter->name, "' is ", before,
@@ -247,13 +267,14 @@ void ShardGroup::add_earlier(std::vector<Part>& parts, const Tensor& mine) const
     const bool adds = holds_value(spec->mesh, before.layout(), *layout);
     spec = make_spec(spec->mesh, *layout, spec->shape);
     if (before.local_numel() == 0) continue;
+    if (holds_sum(*parameter)) before = parameter->sum;
     before.wait("backward");
-    sums.push_back({part_of_memory(place_of(mine), before.local_shape(),
+    sums.push_back({part_of_memory(place_of(now), before.local_shape(),
                                    gradient_place(*parameter).shard_begin),
-                    before.raw_local(), keeps, adds});
+                    cast_local(before.raw_local(), sum_dtype_), keeps, adds});
   }
   if (sums.empty()) return;
-  make_from(mine, mine, [sums = std::move(sums)](const Tensor&) {
+  make_from(now, now, [sums = std::move(sums)](const Tensor&) {
     for (const auto& [place, before, keeps, adds] : sums) {
       const kernels::View to = view_of(place), from = view_of(before);
       Device& device = *place.device();

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/ops/promotion.h>
 #include <coshard/dtensor/tape.h>
 #include "dtensor/ops/local.h"
 #include "dtensor/origin.h"
@@ -92,12 +93,16 @@ ShardGroup::ShardGroup(Module& module, std::vector<ShardedParameter> parameters,
 void ShardGroup::lay_out() {
   const Tensor& first = parameters_.front().shard;
   const auto all = [](const ShardedParameter&) { return true; };
-  layout_ = shard_layout(parameters_, first.dtype(), mesh_.size(), mesh_.local_rank(), all);
+  dtype_ = first.dtype();
+  const DType computing = options_.mp_policy.param_dtype.value_or(dtype_);
+  reduce_dtype_ = options_.mp_policy.reduce_dtype.value_or(computing);
+  sum_dtype_ = promoted(dtype_, reduce_dtype_);
+  layout_ = shard_layout(parameters_, computing, mesh_.size(), mesh_.local_rank(), all);
   gradient_layout_ = layout_;
   const std::string& last = parameters_.back().name;
   names_ =
       interned(parameters_.size() == 1 ? last : str_cat(parameters_.front().name, " to ", last));
-  memory_ = Tensor::empty(first.device(), Shape{0}, first.dtype());
+  memory_ = Tensor::empty(first.device(), Shape{0}, computing);
   memory_ = part_of_memory(memory_, Shape{layout_->size}, 0);
   none_ = memory_.storage()->buffer;
   std::vector<Tensor> shards;
@@ -128,6 +133,7 @@ std::shared_ptr<void> ShardGroup::enter(std::vector<Tensor>& arriving) {
   std::vector<Tensor> shards;
   for (ShardedParameter& p : parameters_) shards.push_back(p.shard);
   refresh();
+  forget_old_sums();
   static_cast<void>(taped(shards));  // a ReadLog notes them, for recomputation
   gather();
   auto use = std::make_shared<Use>(shared_from_this(), again);
@@ -152,7 +158,8 @@ std::vector<Tensor> ShardGroup::before_backward(std::shared_ptr<void>& running) 
 
 void ShardGroup::list_gradients(std::vector<Tensor>& awaited) const {
   for (const ShardedParameter& p : parameters_)
-    if (const Tensor g = p.shard.grad(); g.defined() && g.in_flight()) awaited.push_back(g);
+    for (const Tensor& g : {p.shard.grad(), p.sum})
+      if (g.defined() && g.in_flight()) awaited.push_back(g);
 }
 
 // Without overlap, backward does not run while gradients are being reduced.

@@ -25,6 +25,10 @@ struct ShardedParameter {
   bool requires_grad = false;         // of both, when they were last compared
   std::uint64_t hash_when_cut = 0;    // of the values that `shard` was cut from
   std::uint32_t writes_when_cut = 0;  // Storage::changes of `shard`
+  // Where gradients are added up in a wider dtype than the shard's: their sum, and the gradient that
+  // it was rounded to.
+  Tensor sum, rounded;
+  std::uint32_t writes_when_rounded = 0;
 };
 
 // The groups below one module. They run in the same order on all ranks, so prefetches agree.
@@ -70,6 +74,11 @@ class ShardGroup final : public GradCollector, public std::enable_shared_from_th
   // once it has come down to the record number `behind`, which made the newest input.
   void leave(std::vector<Tensor>& outputs, std::uint64_t behind);
   static std::uint64_t newest_behind(const Inputs& inputs);
+  // Whether the policy casts this input, or any of these outputs.
+  bool casts(const Tensor& input) const;
+  bool casts(const Outputs& outputs) const;
+  void cast_inputs(Inputs& inputs) const;  // those that have arrived
+  void cast_outputs(Outputs& outputs) const;
   // Issues what backward through the module needs; returns what it must await first. The
   // parameters stay gathered while `running` lives.
   std::vector<Tensor> before_backward(std::shared_ptr<void>& running);
@@ -120,18 +129,22 @@ class ShardGroup final : public GradCollector, public std::enable_shared_from_th
   Tensor scattered() const;
   // A gradient to reduce, and the spec of its shard.
   struct Part {
-    const ShardedParameter* parameter;
+    ShardedParameter* parameter;
     std::shared_ptr<const Spec> spec;
     std::uint64_t marks;  // of the gradient, once it is reduced
   };
   void reduce();
-  void add_earlier(std::vector<Part>& parts, const Tensor& mine) const;
+  void add_earlier(std::vector<Part>& parts, const Tensor& now) const;
+  static bool holds_sum(const ShardedParameter& parameter);
+  void forget_old_sums();
   static void tell(const ShardedParameter& parameter);
 
   Module& module_;
   std::vector<ShardedParameter> parameters_;
   DeviceMesh mesh_;
   FullyShardOptions options_;
+  // Of the shards; of gradients while they are reduced, and while they are added up.
+  DType dtype_ = DType::F32, reduce_dtype_ = DType::F32, sum_dtype_ = DType::F32;
   std::shared_ptr<ShardSchedule> schedule_;
   Tensor memory_;  // of all parameters; has memory only while gathered, and is in flight otherwise
   std::shared_ptr<const ShardLayout> layout_;  // of memory_
@@ -149,6 +162,9 @@ class ShardGroup final : public GradCollector, public std::enable_shared_from_th
   bool gathered_ = false, active_ = false, done_ = false;
   CollectorHere here_{*this};
 };
+
+// Error{BadInput}: a dtype of the policy is not floating-point.
+void require_floating(const MixedPrecisionPolicy& policy);
 
 // A row-major part of a group's memory; does not wait for the data.
 Tensor part_of_memory(const Tensor& memory, const Shape& shape, std::int64_t begin,

@@ -5,10 +5,25 @@
 
 #include <coshard/dtensor/device_mesh.h>
 #include <coshard/dtensor/ops/overlap.h>
+#include <coshard/runtime/dtype.h>
 #include <coshard/styles/module.h>
 
 #pragma GCC visibility push(default)
 namespace coshard {
+
+// The dtypes in which a sharded module works (torch's MixedPrecisionPolicy), floating-point all. The
+// shards, and the optimizer's state with them, keep their own dtype.
+struct MixedPrecisionPolicy {
+  // Of the unsharded parameters: shards are cast before the all_gather, and forward and backward
+  // compute in it. Default: the parameters' own.
+  std::optional<DType> param_dtype = std::nullopt;
+  // In which gradients are reduced. Default: that in which they were computed.
+  std::optional<DType> reduce_dtype = std::nullopt;
+  // To which floating-point outputs of the module are cast. Default: as they come.
+  std::optional<DType> output_dtype = std::nullopt;
+  // Casts floating-point inputs of the module to param_dtype.
+  bool cast_forward_inputs = true;
+};
 
 struct FullyShardOptions {
   // Frees the gathered parameters after the module's forward, and gathers them again in backward
@@ -22,6 +37,7 @@ struct FullyShardOptions {
   // A rank of the mesh, whose parameters all ranks cut, as the others'. Nothing: the first gather
   // of each group compares the parameters that were cut.
   std::optional<int> src_data_rank = std::nullopt;
+  MixedPrecisionPolicy mp_policy = {};
 };
 
 //   for (std::size_t i = 0; i < model.layers.size(); ++i) cs::fully_shard(model.layers[i], mesh);
@@ -48,7 +64,9 @@ struct FullyShardOptions {
 //            the last gradient is complete. A group's collectives temporarily need as much again.
 //   Grads:   those of the shards, in flight after backward(); Optimizer::step and clip_grad_norm
 //            await them. Backward accumulates into existing gradients; parameters it does not reach
-//            get none. grad() computes those of other tensors only. Gradients and hooks that
+//            get none. They have the shards' dtype; those of several backwards are added up in the
+//            wider of it and reduce_dtype, which takes memory for a second sum if it is wider than
+//            the shards. grad() computes those of other tensors only. Gradients and hooks that
 //            parameters had before fully_shard are dropped. What counts is requires_grad when
 //            backward begins, and in a recomputed module when that runs again. A sum of a
 //            replicated gradient and a partial one is partial. To average over replicas of the
@@ -58,10 +76,10 @@ struct FullyShardOptions {
 //   Fails:   Error{BadInput}: a mesh of several dimensions, or without this rank; a module that is
 //            sharded already, or part of one that is; a parameter without dimensions, tied to one
 //            of another group, or with another dtype than the group's others; another reduction;
-//            within capture; a parameter that has been replaced since. In backward: parameters that
-//            were changed since forward, or in a recomputed module have come to require a gradient
-//            too late; a hook that replaces a gradient; create_graph; two backwards at once;
-//            run_backward. Error{Unsupported}: a DTensor on a mesh that is not another slice of the
+//            a dtype of mp_policy that is not floating-point; within capture; a parameter that has
+//            been replaced since. In backward: parameters that were changed since forward, or in a
+//            recomputed module have come to require a gradient too late; a hook that replaces a
+//            gradient; create_graph; two backwards at once; run_backward. Error{Unsupported}: a DTensor on a mesh that is not another slice of the
 //            same parent mesh, or whose rows cannot be split evenly for both. Ranks that miss
 //            different gradients fail at this or the next collective (Error{CommFailed} on all). So do ranks that
 //            held different values of a parameter when it was cut, unless it has been written to
