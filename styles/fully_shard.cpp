@@ -11,6 +11,7 @@
 #include "dtensor/replicas.h"
 #include "runtime/coro/user_call.h"
 #include "styles/module_change.h"
+#include "styles/shard_cut.h"
 #include "styles/shard_group.h"
 
 namespace coshard {
@@ -112,43 +113,34 @@ std::vector<ShardedParameter> parameters_left(
   return left;
 }
 
-// Shards a rank's rows of x along `mesh`; x may be sharded along other dimensions of a joint mesh.
-std::shared_ptr<const Spec> spec_of_shard(const std::string& name, const Tensor& x,
-                                          const DeviceMesh& mesh) {
-  if (!x.is_distributed()) return make_spec(mesh, Layout(Shard(0)), x.shape());
-  const DeviceMesh joint = x.mesh().joined(mesh);
-  if (!joint.defined() || x.layout().has_partial())
-    fail(ErrorKind::Unsupported,
-         str_cat("fully_shard: parameter '", name, "' is ", x, ", and cannot be sharded along ",
-                 mesh, "; both must be slices, of other dimensions, of one mesh"));
-  const int cutting = joint.dim(mesh.names()[0]);
-  Layout layout;
-  std::int64_t split = 1;  // chunks into which later dimensions shard the rows of x
-  for (int m = 0, other = 0; m < joint.ndim(); ++m) {
-    layout.push_back(m == cutting ? Shard(0) : x.layout()[other++]);
-    if (m > cutting && layout[m].is_sharded(0)) split *= joint.size(m);
+// What this rank keeps of x, in memory of its own.
+Tensor cut_from(const Tensor& x, int dim, const Ranges& kept) {
+  Shape shape = x.local_shape();
+  shape[static_cast<std::size_t>(dim)] = count_of(kept);
+  const Tensor local = x.raw_local(), mine = Tensor::empty(x.device(), shape, x.dtype());
+  for (std::int64_t at = 0; const Range& range : kept) {
+    const std::int64_t end = at + range.end - range.begin;
+    copy_into(slice(mine, dim, at, end), slice(local, dim, range.begin, range.end));
+    at = end;
   }
-  if (split > 1) layout[cutting] = StridedShard(0, static_cast<int>(split));
-  if (split > 1 && x.size(0) % (split * mesh.size()) != 0)
-    fail(ErrorKind::Unsupported, str_cat("fully_shard: parameter '", name, "' is ", x, ", whose ",
-                                         x.size(0), " rows cannot be cut evenly for ", joint));
-  return make_spec(joint, layout, x.shape());
+  return mine;
 }
 
-void cut(std::vector<ShardedParameter>& parameters, const DeviceMesh& mesh) {
+void cut(std::vector<ShardedParameter>& parameters, const DeviceMesh& mesh,
+         const FullyShardOptions& options) {
   const NoGradGuard no_grad;
   for (ShardedParameter& p : parameters) {
     const Tensor& x = *p.slots.front();
-    const auto spec = spec_of_shard(p.name, x, mesh);
-    const Chunk rows = chunk_of(p.shape[0], mesh.size(), mesh.local_rank());
-    Tensor mine = copy_of(slice(x.raw_local(), 0, rows.offset, rows.offset + rows.size));
-    CS_REQUIRE(mine.local_shape() == spec->local_shape, "fully_shard: parameter '", p.name, "' is ",
-               x, ", of which this rank would have ", mine.local_shape(), ", not ",
-               spec->local_shape);
+    ShardCut how = shard_cut(
+        p.name, x, mesh,
+        options.shard_placement_fn ? options.shard_placement_fn(x) : std::optional<Placement>());
+    p.dim = how.dim;
+    p.kept = std::move(how.kept);
+    const auto rank = static_cast<std::size_t>(mesh.local_rank(mesh.ndim() - 1));
     if (mesh.size() > 1) p.hash_when_cut = bits_hash(x);
-    p.shard = std::move(mine).with_spec(spec);
+    p.shard = cut_from(x, p.dim, p.kept[rank]).with_spec(how.spec);
     p.writes_when_cut = p.shard.storage()->changes();
-    p.shard.set_marks(marks_outside(own_along(x), *spec));
+    p.shard.set_marks(marks_outside(own_along(x), *how.spec));
     p.shard.set_requires_grad(x.requires_grad());
   }
   for (const ShardedParameter& p : parameters)
@@ -200,7 +192,7 @@ void fully_shard(Module& module, const DeviceMesh& mesh, FullyShardOptions optio
   }
   ModuleChange change(module);
   try {
-    cut(parameters, mesh);
+    cut(parameters, mesh, options);
     change.require_same_shapes("fully_shard");
   } catch (...) {
     change.undo();

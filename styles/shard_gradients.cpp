@@ -23,9 +23,10 @@ std::shared_ptr<const Spec> spec_of_part(const ShardedParameter& p, const Device
   const Tensor gradient = p.whole.grad();
   if (!gradient.is_distributed()) return p.shard.spec();
   Layout layout = p.shard.layout();
-  const int cutting = p.shard.mesh().dim(mesh.names()[0]);
+  const std::vector<std::string>& names = p.shard.mesh().names();
   for (int m = 0, other = 0; m < layout.ndim(); ++m) {
-    if (m == cutting) continue;
+    const auto& name = names[static_cast<std::size_t>(m)];
+    if (std::ranges::find(mesh.names(), name) != mesh.names().end()) continue;
     const Placement& placement = gradient.layout()[other++];
     if (placement.is_partial()) layout[m] = placement;
   }
@@ -178,7 +179,7 @@ void ShardGroup::note_gradients() const {
 Tensor ShardGroup::scattered() const {
   const Tensor packed =
       Tensor::empty(memory_.device(), Shape{gradient_layout_->total}, reduce_dtype_);
-  copy_out(gradients_, packed, gradient_layout_->blocks);
+  pack(gradients_, packed, *gradient_layout_);
   const auto rank = static_cast<std::size_t>(mesh_.local_rank());
   const Tensor mine =
       Tensor::empty(memory_.device(), Shape{(*gradient_layout_->counts)[rank]}, reduce_dtype_);

@@ -238,7 +238,7 @@ void ShardGroup::gather() {
   try {  // issuing throws in a cancelled branch
     issue_through(mesh_.communicator(0), std::move(c), packed, received, memory_,
                   [from = place_of(received), to = place_of(memory_), layout = layout_] {
-                    copy_in(from, to, layout->blocks);
+                    unpack(from, to, *layout);
                   });
   } catch (...) {
     free_memory();

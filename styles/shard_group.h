@@ -6,6 +6,7 @@
 #include <coshard/runtime/comm/communicator.h>
 #include <coshard/styles/fully_shard.h>
 #include "dtensor/collected_leaves.h"
+#include "dtensor/redistribute/shard_map.h"
 #include "styles/shard_layout.h"
 
 namespace coshard {
@@ -20,6 +21,8 @@ struct ShardedParameter {
   Tensor whole;                       // in the slots in forward: a view of the group's memory
   Shape shape;                        // of `whole`, on this rank
   std::shared_ptr<const Spec> spec;   // of `whole`; null: a plain tensor
+  int dim = 0;                        // along which `whole` is cut
+  std::vector<Ranges> kept;           // positions along `dim` in `whole`, by rank
   bool open = false;                  // this backward will still add to its gradient
   bool taken = false;                 // an operator may have written its gradient already
   bool requires_grad = false;         // of both, when they were last compared

@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
+#include <coshard/dtensor/tensor.h>
 #include <coshard/runtime/comm/communicator.h>
-#include "dtensor/redistribute/blocks.h"
 
 namespace coshard {
 
@@ -21,13 +21,21 @@ struct ShardLayout {
   std::int64_t size = 0;      // elements of the buffer
   Counts counts;              // elements of each rank's parts
   std::int64_t total = 0;     // their sum
-  StridedBlocks blocks;       // where the ranks' elements are in the buffer, by rank
+  // Elements that lie `begin` from the buffer's first, and `offset` from the exchanged data's.
+  struct Block {
+    Shape size;
+    std::int64_t begin, offset;
+    Strides strides, packed;  // in the buffer, and in the data
+  };
+  std::vector<Block> blocks;  // by rank
 };
 
-// Of those parameters of a group for which `included` is true. The rows of each are split over
-// `ranks` as torch.chunk does.
+// Of those parameters of a group for which `included` is true.
 std::shared_ptr<const ShardLayout> shard_layout(
     const std::vector<ShardedParameter>& parameters, DType dtype, int ranks, int own_rank,
     const std::function<bool(const ShardedParameter&)>& included);
+// From the buffer to what the ranks exchange, and back; may cast. Neither waits.
+void pack(const Tensor& buffer, const Tensor& data, const ShardLayout& layout);
+void unpack(const Tensor& data, const Tensor& buffer, const ShardLayout& layout);
 
 }  // namespace coshard

@@ -1,6 +1,7 @@
 #pragma once
 // Sharded data parallelism (ZeRO: Rajbhandari et al., 2020; torch's fully_shard): each rank keeps
 // its part of every parameter, of its gradient and of the optimizer's state. Rank's thread.
+#include <functional>
 #include <optional>
 
 #include <coshard/dtensor/device_mesh.h>
@@ -38,6 +39,9 @@ struct FullyShardOptions {
   // of each group compares the parameters that were cut.
   std::optional<int> src_data_rank = std::nullopt;
   MixedPrecisionPolicy mp_policy = {};
+  // Along which dimension a parameter is cut: Shard(dim); nothing: as without this function, along
+  // dimension 0. The same on all ranks.
+  std::function<std::optional<Placement>(const Tensor& parameter)> shard_placement_fn = nullptr;
 };
 
 //   for (std::size_t i = 0; i < model.layers.size(); ++i) cs::fully_shard(model.layers[i], mesh);
@@ -45,12 +49,15 @@ struct FullyShardOptions {
 //   cs::AdamW optimizer(model.parameters(), {.lr = 3e-4});  // of the shards
 //
 // Makes the parameters of `module` one group, except those already in a nested group: each becomes
-// a DTensor, Shard(0) on `mesh`, split as torch.chunk does from this rank's values, which must be
-// the same on all ranks: seed them alike, load them, or pass src_data_rank. Inner modules first. While the module runs,
-// its parameters are unsharded, as they were. Forward, backward and the optimizer are written as
-// for one rank, each rank with its own rows of the batch; losses and gradients are those of
-// DataParallel. Parameters that parallelize_module has sharded along another dimension of the mesh
-// are sharded again, and become DTensors on both dimensions.
+// a DTensor, Shard(0) on `mesh` unless shard_placement_fn says otherwise, split as torch.chunk does
+// from this rank's values, which must be the same on all ranks: seed them alike, load them, or pass
+// src_data_rank. Inner modules first. While the module runs, its parameters are unsharded, as they
+// were. Forward, backward and the optimizer are written as for one rank, each rank with its own rows
+// of the batch; losses and gradients are those of DataParallel. Parameters that parallelize_module
+// has sharded along other dimensions of the mesh are sharded again, and become DTensors on all of
+// them: StridedShard along `mesh` where a later dimension has sharded the same rows. Any number of
+// rows will do. Where no StridedShard says what the ranks then have (7 rows, tp=2, dp=3), the next
+// tensor dimension with enough positions is cut; a vector then stays on the first rank of `mesh`.
 //
 //   Moves:   before the module's forward, one all_gather of the group ("parameters"); before its
 //            backward another, if its parameters were freed; one reduce_scatter ("gradients") of
@@ -75,15 +82,17 @@ struct FullyShardOptions {
 //            gradient has been issued.
 //   Fails:   Error{BadInput}: a mesh of several dimensions, or without this rank; a module that is
 //            sharded already, or part of one that is; a parameter without dimensions, tied to one
-//            of another group, or with another dtype than the group's others; another reduction;
-//            a dtype of mp_policy that is not floating-point; within capture; a parameter that has
-//            been replaced since. In backward: parameters that were changed since forward, or in a
-//            recomputed module have come to require a gradient too late; a hook that replaces a
-//            gradient; create_graph; two backwards at once; run_backward. Error{Unsupported}: a DTensor on a mesh that is not another slice of the
-//            same parent mesh, or whose rows cannot be split evenly for both. Ranks that miss
-//            different gradients fail at this or the next collective (Error{CommFailed} on all). So do ranks that
-//            held different values of a parameter when it was cut, unless it has been written to
-//            since, at the first gather; the error names the parameter.
+//            of another group, or with another dtype than the group's others; another reduction; a
+//            dtype of mp_policy that is not floating-point; anything but a Shard of its dimensions
+//            from shard_placement_fn; within capture; a parameter that has been replaced since. In
+//            backward: parameters that were changed since forward, or in a recomputed module have
+//            come to require a gradient too late; a hook that replaces a gradient; create_graph;
+//            two backwards at once; run_backward. Error{Unsupported}: a DTensor on a mesh that is
+//            not another slice of the same parent mesh; a dimension from shard_placement_fn that no
+//            layout can cut so. Ranks that miss different gradients fail at this or the next
+//            collective (Error{CommFailed} on all). So do ranks that held different values of a
+//            parameter when it was cut, unless it has been written to since, at the first gather;
+//            the error names the parameter.
 void fully_shard(Module& module, const DeviceMesh& mesh, FullyShardOptions options = {},
                  CallSite site = CallSite::current());
 
