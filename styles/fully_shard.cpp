@@ -176,8 +176,9 @@ void ShardGroup::leave(std::vector<Tensor>& outputs, std::uint64_t behind) {
 void fully_shard(Module& module, const DeviceMesh& mesh, FullyShardOptions options, CallSite site) {
   const UserCall user(site);
   CS_REQUIRE(mesh.defined(), "fully_shard: the mesh is undefined");
-  CS_REQUIRE(mesh.ndim() == 1, "fully_shard: the mesh ", mesh, " has ", mesh.ndim(),
-             " dimensions; pass the one along which ranks have rows of their own, mesh[\"dp\"]");
+  CS_REQUIRE(mesh.ndim() <= 2, "fully_shard: the mesh ", mesh, " has ", mesh.ndim(),
+             " dimensions; pass the one along which parameters are sharded, mesh[\"dp\"], or two: "
+             "the first holds replicas of the shards");
   CS_REQUIRE(mesh.contains_this_rank(), "fully_shard: rank ", mesh.get_rank(),
              " is not in the mesh ", mesh);
   CS_REQUIRE(options.reduce == Reduce::Sum || options.reduce == Reduce::Avg,
@@ -188,7 +189,12 @@ void fully_shard(Module& module, const DeviceMesh& mesh, FullyShardOptions optio
   if (options.src_data_rank) {
     std::vector<Tensor> whole;
     for (const ShardedParameter& p : parameters) whole.push_back(*p.slots.front());
-    take_replicas_of(*options.src_data_rank, whole, mesh, 0, "fully_shard");
+    int source = *options.src_data_rank;
+    if (mesh.ndim() == 2) {
+      take_replicas_of(source / mesh.size(1), whole, mesh, 0, "fully_shard");
+      source %= mesh.size(1);
+    }
+    take_replicas_of(source, whole, mesh, mesh.ndim() - 1, "fully_shard");
   }
   ModuleChange change(module);
   try {

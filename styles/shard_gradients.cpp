@@ -80,10 +80,10 @@ void ShardGroup::lay_out_gradients() {
     return wanted(p) == (gradient_place(p).begin >= 0);
   });
   if (same) return;
-  gradient_layout_ =
-      std::ranges::all_of(parameters_, wanted)
-          ? layout_
-          : shard_layout(parameters_, memory_.dtype(), mesh_.size(), mesh_.local_rank(), wanted);
+  gradient_layout_ = std::ranges::all_of(parameters_, wanted)
+                         ? layout_
+                         : shard_layout(parameters_, memory_.dtype(), mesh_.size(sharding()),
+                                        mesh_.local_rank(sharding()), wanted);
 }
 
 void ShardGroup::make_gradients() {
@@ -171,28 +171,28 @@ void ShardGroup::give_up() noexcept {
 // Peers must send and lack the same gradients; the next collective compares.
 void ShardGroup::note_gradients() const {
   for (std::size_t i = 0; i < parameters_.size(); ++i)
-    if (!parameters_[i].whole.grad().defined())
-      mesh_.note(0, without_gradient("reduced a group of shards", parameters_[i].shard, i,
+    for (int m = 0; m < mesh_.ndim() && !parameters_[i].whole.grad().defined(); ++m)
+      mesh_.note(m, without_gradient("reduced a group of shards", parameters_[i].shard, i,
                                      parameters_.size()));
 }
 
-Tensor ShardGroup::scattered() const {
+// Summed over replicas too.
+Tensor ShardGroup::scattered() {
   const Tensor packed =
       Tensor::empty(memory_.device(), Shape{gradient_layout_->total}, reduce_dtype_);
   pack(gradients_, packed, *gradient_layout_);
-  const auto rank = static_cast<std::size_t>(mesh_.local_rank());
+  const auto rank = static_cast<std::size_t>(mesh_.local_rank(sharding()));
   const Tensor mine =
       Tensor::empty(memory_.device(), Shape{(*gradient_layout_->counts)[rank]}, reduce_dtype_);
-  Collective c;
-  c.kind = CollectiveKind::ReduceScatter;
+  Collective c = collective(CollectiveKind::ReduceScatter, gradient_layout_->total, "gradients");
   c.reduce = options_.reduce;
-  c.extent = gradient_layout_->total;
   c.counts = gradient_layout_->counts;
-  c.label = "gradients";
-  c.names = names_;
-  c.shape = shapes_;
-  c.origin = origin_of(order_);
-  issue_into(mesh_.communicator(0), std::move(c), packed, mine);
+  issue_into(mesh_.communicator(sharding()), std::move(c), packed, mine);
+  if (sharding() == 0 || mesh_.size(0) == 1) return mine;
+  c = collective(CollectiveKind::AllReduce, mine.local_numel(), "gradients");
+  c.reduce = options_.reduce;
+  if (!std::exchange(compared_replicas_, true)) c.replicas = hashes_when_cut();
+  issue_into(mesh_.communicator(0), std::move(c), mine, mine);
   return mine;
 }
 
@@ -202,9 +202,11 @@ void ShardGroup::reduce() {
   for (ShardedParameter& p : parameters_) {
     if (p.whole.grad().defined()) {
       GradMeta& whole = *p.whole.grad_meta();
-      parts.push_back({&p, spec_of_part(p, mesh_),
-                       marks_once_summed(whole, whole.gradient.marks(), mesh_, 0, options_.reduce,
-                                         [&] { return str_cat("parameter '", p.name, "'"); })});
+      std::uint64_t marks = whole.gradient.marks();
+      for (int m = mesh_.ndim(); m-- > 0;)
+        marks = marks_once_summed(whole, marks, mesh_, m, options_.reduce,
+                                  [&] { return str_cat("parameter '", p.name, "'"); });
+      parts.push_back({&p, spec_of_part(p, mesh_), marks});
       pass_on(whole.terms, p.shard.grad_meta()->terms);
     } else if (gradients_.defined() && gradient_place(p).begin >= 0 && numel(p.shape) > 0) {
       const Tensor missing = gradient_view(p);

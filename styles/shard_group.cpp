@@ -97,7 +97,8 @@ void ShardGroup::lay_out() {
   const DType computing = options_.mp_policy.param_dtype.value_or(dtype_);
   reduce_dtype_ = options_.mp_policy.reduce_dtype.value_or(computing);
   sum_dtype_ = promoted(dtype_, reduce_dtype_);
-  layout_ = shard_layout(parameters_, computing, mesh_.size(), mesh_.local_rank(), all);
+  layout_ = shard_layout(parameters_, computing, mesh_.size(sharding()),
+                         mesh_.local_rank(sharding()), all);
   gradient_layout_ = layout_;
   const std::string& last = parameters_.back().name;
   names_ =
@@ -188,7 +189,7 @@ bool ShardGroup::changed() const {
 }
 
 Tensor ShardGroup::packed_shards() const {
-  const auto rank = static_cast<std::size_t>(mesh_.local_rank());
+  const auto rank = static_cast<std::size_t>(mesh_.local_rank(sharding()));
   const Tensor packed =
       Tensor::empty(memory_.device(), Shape{(*layout_->counts)[rank]}, memory_.dtype());
   for (const ShardedParameter& p : parameters_)
@@ -206,6 +207,18 @@ std::shared_ptr<const ReplicaHashes> ShardGroup::hashes_when_cut() const {
     all->names.push_back(str_cat("parameter '", p.name, "'"));
   }
   return all;
+}
+
+Collective ShardGroup::collective(CollectiveKind kind, std::int64_t extent,
+                                  std::string_view label) const {
+  Collective c;
+  c.kind = kind;
+  c.extent = extent;
+  c.label = label;
+  c.names = names_;
+  c.shape = shapes_;
+  c.origin = origin_of(order_);
+  return c;
 }
 
 void ShardGroup::gather() {
@@ -226,17 +239,11 @@ void ShardGroup::gather() {
   for (const ShardedParameter& p : parameters_)
     gathered_at_.push_back(p.shard.storage()->changes());
   const Tensor received = Tensor::empty(memory_.device(), Shape{layout_->total}, memory_.dtype());
-  Collective c;
-  c.kind = CollectiveKind::AllGather;
-  c.extent = layout_->total;
+  Collective c = collective(CollectiveKind::AllGather, layout_->total, "parameters");
   c.counts = layout_->counts;
-  c.label = "parameters";
-  c.names = names_;
-  c.shape = shapes_;
-  c.origin = origin_of(order_);
   if (!std::exchange(compared_, true)) c.replicas = hashes_when_cut();
   try {  // issuing throws in a cancelled branch
-    issue_through(mesh_.communicator(0), std::move(c), packed, received, memory_,
+    issue_through(mesh_.communicator(sharding()), std::move(c), packed, received, memory_,
                   [from = place_of(received), to = place_of(memory_), layout = layout_] {
                     unpack(from, to, *layout);
                   });

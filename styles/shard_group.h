@@ -108,6 +108,9 @@ class ShardGroup final : public GradCollector, public std::enable_shared_from_th
   class Backward;
   class WhenRead;
   void lay_out();
+  // The last dimension of the mesh; before it, one over which the shards are replicated.
+  int sharding() const { return mesh_.ndim() - 1; }
+  Collective collective(CollectiveKind kind, std::int64_t extent, std::string_view label) const;
   bool changed() const;
   const ShardLayout::Place& place_in(const ShardLayout& layout, const ShardedParameter& p) const {
     return layout.places[static_cast<std::size_t>(&p - parameters_.data())];
@@ -129,7 +132,7 @@ class ShardGroup final : public GradCollector, public std::enable_shared_from_th
   bool lies_in_place(const ShardedParameter& parameter, const Tensor& gradient) const;
   void put(const ShardedParameter& parameter, const Tensor& gradient) const;
   void note_gradients() const;
-  Tensor scattered() const;
+  Tensor scattered();
   // A gradient to reduce, and the spec of its shard.
   struct Part {
     ShardedParameter* parameter;
@@ -153,10 +156,11 @@ class ShardGroup final : public GradCollector, public std::enable_shared_from_th
   std::shared_ptr<const ShardLayout> layout_;  // of memory_
   std::string_view names_;                     // the first and the last of parameters_
   Counts shapes_, order_;                      // of their collectives
-  bool compared_ = false;                      // what was cut, by the first gather
-  std::shared_ptr<WorkState> when_read_;       // the pending work of freed memory
-  std::shared_ptr<Buffer> none_;               // stands in for freed memory
-  std::vector<std::uint32_t> gathered_at_;     // the shards' write counts when gathered
+  // What was cut has been compared, by the first gather and the first sum over replicas.
+  bool compared_ = false, compared_replicas_ = false;
+  std::shared_ptr<WorkState> when_read_;    // the pending work of freed memory
+  std::shared_ptr<Buffer> none_;            // stands in for freed memory
+  std::vector<std::uint32_t> gathered_at_;  // the shards' write counts when gathered
   Tensor gradients_;  // of those that require one; defined while backward adds to it
   std::shared_ptr<const ShardLayout> gradient_layout_;
   int uses_ = 0;       // running forwards

@@ -320,8 +320,8 @@ TEST(FullyShard, RefusesWhatItCannotShard) {
     Layers model(world);
     std::string text = refused(model, DeviceMesh());
     EXPECT_CONTAINS(text, "the mesh is undefined");
-    text = refused(model, init_device_mesh(world, {1, 2}, {"dp", "tp"}));
-    EXPECT_CONTAINS(text, "(dp=1,tp=2) has 2 dimensions");
+    text = refused(model, init_device_mesh(world, {1, 2, 1}, {"pp", "dp", "tp"}));
+    EXPECT_CONTAINS(text, "(pp=1,dp=2,tp=1) has 3 dimensions");
     text = refused(model, mesh, {.reduce = Reduce::Max});
     EXPECT_CONTAINS(text, "must be Sum or Avg");
     fully_shard(model.layers[0], mesh);

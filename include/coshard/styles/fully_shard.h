@@ -12,8 +12,8 @@
 #pragma GCC visibility push(default)
 namespace coshard {
 
-// The dtypes in which a sharded module works (torch's MixedPrecisionPolicy), floating-point all. The
-// shards, and the optimizer's state with them, keep their own dtype.
+// The dtypes in which a sharded module works (torch's MixedPrecisionPolicy), all floating-point.
+// The shards, and the optimizer's state with them, keep their own dtype.
 struct MixedPrecisionPolicy {
   // Of the unsharded parameters: shards are cast before the all_gather, and forward and backward
   // compute in it. Default: the parameters' own.
@@ -35,8 +35,9 @@ struct FullyShardOptions {
   // Off: nothing overlaps with a collective. Auto, Always: the next module's parameters are
   // gathered while this one computes, and gradients are reduced while backward continues.
   Overlap overlap = Overlap::Auto;
-  // A rank of the mesh, whose parameters all ranks cut, as the others'. Nothing: the first gather
-  // of each group compares the parameters that were cut.
+  // A rank of the mesh, row-major, whose parameters all ranks cut, as the others'. Nothing: the
+  // first gather of each group compares the parameters that were cut, and its first all_reduce
+  // those of replicas.
   std::optional<int> src_data_rank = std::nullopt;
   MixedPrecisionPolicy mp_policy = {};
   // Along which dimension a parameter is cut: Shard(dim); nothing: as without this function, along
@@ -52,20 +53,26 @@ struct FullyShardOptions {
 // a DTensor, Shard(0) on `mesh` unless shard_placement_fn says otherwise, split as torch.chunk does
 // from this rank's values, which must be the same on all ranks: seed them alike, load them, or pass
 // src_data_rank. Inner modules first. While the module runs, its parameters are unsharded, as they
-// were. Forward, backward and the optimizer are written as for one rank, each rank with its own rows
-// of the batch; losses and gradients are those of DataParallel. Parameters that parallelize_module
-// has sharded along other dimensions of the mesh are sharded again, and become DTensors on all of
-// them: StridedShard along `mesh` where a later dimension has sharded the same rows. Any number of
-// rows will do. Where no StridedShard says what the ranks then have (7 rows, tp=2, dp=3), the next
-// tensor dimension with enough positions is cut; a vector then stays on the first rank of `mesh`.
+// were. Forward, backward and the optimizer are written as for one rank, each rank with its own
+// rows of the batch; losses and gradients are those of DataParallel. Parameters that
+// parallelize_module has sharded along other dimensions of the mesh are sharded again, and become
+// DTensors on all of them: StridedShard along `mesh` where a later dimension has sharded the same
+// rows. Any number of rows will do. Where no StridedShard says what the ranks then have (7 rows,
+// tp=2, dp=3), the next tensor dimension with enough positions is cut; a vector then stays on the
+// first rank of `mesh`.
+//
+// A mesh of two dimensions shards along the second and holds replicas of the shards along the first
+// (HSDP): mesh.submesh({"replicate", "shard"}), DTensors in (R, S(0)). Ranks along both have rows
+// of their own.
 //
 //   Moves:   before the module's forward, one all_gather of the group ("parameters"); before its
 //            backward another, if its parameters were freed; one reduce_scatter ("gradients") of
-//            the parameters that require a gradient, once the group's last is complete. Each
-//            all_gather is prefetched: issued just before the preceding group's forward, in the
-//            order recorded by the last forward of the outermost sharded module, and in backward in
-//            the reverse order. The first forward therefore prefetches nothing, nor do modules
-//            outside of every sharded module.
+//            the parameters that require a gradient, once the group's last is complete, and over
+//            replicas an all_reduce of its result, chained to it. Each all_gather is prefetched:
+//            issued just before the preceding group's forward, in the order recorded by the last
+//            forward of the outermost sharded module, and in backward in the reverse order. The
+//            first forward therefore prefetches nothing, nor do modules outside of every sharded
+//            module.
 //   Memory:  with reshard_after_forward, at most two successive groups are unsharded at a time,
 //            frozen ones too: backward frees a group once it has come to the module's inputs and
 //            the last gradient is complete. A group's collectives temporarily need as much again.
@@ -76,23 +83,22 @@ struct FullyShardOptions {
 //            the shards. grad() computes those of other tensors only. Gradients and hooks that
 //            parameters had before fully_shard are dropped. What counts is requires_grad when
 //            backward begins, and in a recomputed module when that runs again. A sum of a
-//            replicated gradient and a partial one is partial. To average over replicas of the
-//            shards, along another mesh dimension, call all_reduce_gradients after backward.
+//            replicated gradient and a partial one is partial.
 //   Hooks:   those of register_post_accumulate_grad_hook run once the reduction of the parameter's
 //            gradient has been issued.
-//   Fails:   Error{BadInput}: a mesh of several dimensions, or without this rank; a module that is
-//            sharded already, or part of one that is; a parameter without dimensions, tied to one
-//            of another group, or with another dtype than the group's others; another reduction; a
-//            dtype of mp_policy that is not floating-point; anything but a Shard of its dimensions
-//            from shard_placement_fn; within capture; a parameter that has been replaced since. In
-//            backward: parameters that were changed since forward, or in a recomputed module have
-//            come to require a gradient too late; a hook that replaces a gradient; create_graph;
-//            two backwards at once; run_backward. Error{Unsupported}: a DTensor on a mesh that is
-//            not another slice of the same parent mesh; a dimension from shard_placement_fn that no
-//            layout can cut so. Ranks that miss different gradients fail at this or the next
-//            collective (Error{CommFailed} on all). So do ranks that held different values of a
-//            parameter when it was cut, unless it has been written to since, at the first gather;
-//            the error names the parameter.
+//   Fails:   Error{BadInput}: a mesh of three dimensions or more, or without this rank; a module
+//            that is sharded already, or part of one that is; a parameter without dimensions, tied
+//            to one of another group, or with another dtype than the group's others; another
+//            reduction; a dtype of mp_policy that is not floating-point; anything but a Shard of
+//            its dimensions from shard_placement_fn; within capture; a parameter that has been
+//            replaced since. In backward: parameters that were changed since forward, or in a
+//            recomputed module have come to require a gradient too late; a hook that replaces a
+//            gradient; create_graph; two backwards at once; run_backward. Error{Unsupported}: a
+//            DTensor on a mesh that is not another slice of the same parent mesh; a dimension from
+//            shard_placement_fn that no layout can cut so. Ranks that miss different gradients fail
+//            at this or the next collective (Error{CommFailed} on all). So do ranks that held
+//            different values of a parameter when it was cut, unless it has been written to since,
+//            at the first gather; the error names the parameter.
 void fully_shard(Module& module, const DeviceMesh& mesh, FullyShardOptions options = {},
                  CallSite site = CallSite::current());
 
