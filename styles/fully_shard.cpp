@@ -88,7 +88,8 @@ void require_shardable(const NamedParameter& p, const Tensor* first) {
 
 // The parameters that are in no group within; tied slots are one parameter.
 std::vector<ShardedParameter> parameters_left(
-    Module& module, const std::vector<std::shared_ptr<ShardGroup>>& within) {
+    Module& module, const std::vector<std::shared_ptr<ShardGroup>>& within,
+    const std::vector<Tensor>& ignored) {
   std::unordered_set<Tensor*> taken;
   for (const auto& group : within)
     for (const ShardedParameter& p : group->parameters())
@@ -96,6 +97,8 @@ std::vector<ShardedParameter> parameters_left(
   std::vector<ShardedParameter> left;
   for (const NamedParameter& p : module.named_slots()) {
     if (!taken.insert(p.slot).second) continue;
+    const auto is_this = [&](const Tensor& each) { return each.id() == p.slot->id(); };
+    if (std::ranges::any_of(ignored, is_this)) continue;
     const auto tied = std::ranges::find_if(left, [&](const ShardedParameter& known) {
       return known.slots.front()->id() == p.slot->id();
     });
@@ -185,7 +188,8 @@ void fully_shard(Module& module, const DeviceMesh& mesh, FullyShardOptions optio
              "fully_shard: reduce must be Sum or Avg, got ", to_string(options.reduce));
   require_floating(options.mp_policy);
   const auto within = groups_within(module);
-  std::vector<ShardedParameter> parameters = parameters_left(module, within);
+  std::vector<ShardedParameter> parameters =
+      parameters_left(module, within, options.ignored_params);
   if (options.src_data_rank) {
     std::vector<Tensor> whole;
     for (const ShardedParameter& p : parameters) whole.push_back(*p.slots.front());
@@ -205,6 +209,7 @@ void fully_shard(Module& module, const DeviceMesh& mesh, FullyShardOptions optio
     throw;
   }
   change.keep("fully_shard");
+  options.ignored_params.clear();
   const auto group = std::make_shared<ShardGroup>(module, std::move(parameters), mesh, options);
   group->adopt_parameters();
   for (const NamedModule& part : module.named_modules())

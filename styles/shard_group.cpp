@@ -131,6 +131,7 @@ void ShardGroup::adopt_parameters() {
 std::shared_ptr<void> ShardGroup::enter(std::vector<Tensor>& arriving) {
   const bool again = redistributes_are_deferred();
   require_own_slots();
+  require_not_stale();
   std::vector<Tensor> shards;
   for (ShardedParameter& p : parameters_) shards.push_back(p.shard);
   refresh();

@@ -86,6 +86,10 @@ class ShardGroup final : public GradCollector, public std::enable_shared_from_th
   // parameters stay gathered while `running` lives.
   std::vector<Tensor> before_backward(std::shared_ptr<void>& running);
 
+  // Keeps the parameters whole until reshard(), and adds to `arriving` what to await.
+  void unshard(std::vector<Tensor>& arriving);
+  void reshard();
+
   bool is_gathered() const { return gathered_; }
   bool is_done() const { return done_; }  // this backward needs it no more
   bool is_running() const { return uses_ > 0; }
@@ -123,6 +127,7 @@ class ShardGroup final : public GradCollector, public std::enable_shared_from_th
   void free_memory();
   void finish_backward();
   void require_own_slots() const;
+  void require_not_stale() const;
   void put_in_slots(bool whole);
   void list_gradients(std::vector<Tensor>& awaited) const;
   void await_reductions(std::vector<Tensor>& awaited) const;
@@ -167,6 +172,7 @@ class ShardGroup final : public GradCollector, public std::enable_shared_from_th
   int backwards_ = 0;  // that have come to the module's outputs, but not to its inputs
   int open_ = 0;       // parameters to which the running backward still adds
   bool gathered_ = false, active_ = false, done_ = false;
+  bool by_hand_ = false;  // unsharded; counts as a use
   CollectorHere here_{*this};
 };
 

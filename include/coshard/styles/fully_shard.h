@@ -3,9 +3,11 @@
 // its part of every parameter, of its gradient and of the optimizer's state. Rank's thread.
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include <coshard/dtensor/device_mesh.h>
 #include <coshard/dtensor/ops/overlap.h>
+#include <coshard/runtime/coro/task.h>
 #include <coshard/runtime/dtype.h>
 #include <coshard/styles/module.h>
 
@@ -43,6 +45,9 @@ struct FullyShardOptions {
   // Along which dimension a parameter is cut: Shard(dim); nothing: as without this function, along
   // dimension 0. The same on all ranks.
   std::function<std::optional<Placement>(const Tensor& parameter)> shard_placement_fn = nullptr;
+  // Parameters that stay as they are, gradients included, which nothing reduces; those of other
+  // modules do not matter.
+  std::vector<Tensor> ignored_params = {};
 };
 
 //   for (std::size_t i = 0; i < model.layers.size(); ++i) cs::fully_shard(model.layers[i], mesh);
@@ -101,6 +106,17 @@ struct FullyShardOptions {
 //            at the first gather; the error names the parameter.
 void fully_shard(Module& module, const DeviceMesh& mesh, FullyShardOptions options = {},
                  CallSite site = CallSite::current());
+
+// Keeps the parameters of a group unsharded outside of its forward, until reshard. They can be
+// read, not written to. `module`: that of a call of fully_shard; groups within are left alone. An
+// unsharded module is left as it is.
+//   Resumes: when the parameters have arrived.
+//   Moves:   an all_gather ("parameters"), unless they are gathered already.
+//   Fails:   Error{BadInput}: another module. Its forward, if a shard was written to meanwhile.
+Task<void> unshard(Module& module, CallSite site = CallSite::current());
+// Frees them, except during a forward, which then does; a module that is not unsharded is left as
+// it is. Error{BadInput}: as unshard.
+void reshard(Module& module, CallSite site = CallSite::current());
 
 }  // namespace coshard
 #pragma GCC visibility pop
