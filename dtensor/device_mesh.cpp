@@ -339,12 +339,14 @@ Communicator& DeviceMesh::communicator(int dim) const {
 Communicator& DeviceMesh::communicator(std::span<const int> dims) const {
   CS_REQUIRE(!dims.empty(), "communicator: name at least one dimension of the mesh ", *this);
   if (dims.size() == 1) return communicator(dims[0]);
-  unsigned mine = 0, roots = 0;
+  unsigned mine = 0;
+  std::vector<unsigned>
+      roots;  // row-major in the order of this mesh, whose dimensions may be flattened
   for (int d : dims) {
     CS_REQUIRE(d >= 0 && d < ndim() && mine >> d == 0, "communicator: dimension ", d,
                " is out of order or out of range for the mesh ", *this);
     mine |= 1U << d;
-    roots |= impl_->dims[static_cast<std::size_t>(d)];
+    roots.push_back(impl_->dims[static_cast<std::size_t>(d)]);
   }
   if (const auto known = impl_->shared->merged.find(mine); known != impl_->shared->merged.end())
     return *known->second;
@@ -352,7 +354,7 @@ Communicator& DeviceMesh::communicator(std::span<const int> dims) const {
              *this);
   std::string name;
   for (int d : dims) name += (name.empty() ? "" : "_") + impl_->names[static_cast<std::size_t>(d)];
-  const auto joint = world().group(impl_->root->ranks_along({&roots, 1}), name);
+  const auto joint = world().group(impl_->root->ranks_along(roots), name);
   for (int d : dims) joint->note(impl_->shared->notes[static_cast<std::size_t>(d)]);
   return *(impl_->shared->merged[mine] = joint);
 }

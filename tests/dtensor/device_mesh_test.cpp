@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
+#include <coshard/dtensor/distribute.h>
 #include <coshard/dtensor/factories.h>
 #include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
 #include "tests/dtensor/mesh_refusals.h"
 #include "tests/support/ranks.h"
 
@@ -62,6 +66,29 @@ TEST(SubMesh, IsJoinedWithAnotherInTheOrderOfTheMesh) {
     const DeviceMesh other = init_device_mesh(world, {2, 4}, {"dp", "tp"});
     EXPECT_FALSE(mesh["tp"].joined(other["dp"]).defined());
     co_return;
+  });
+}
+
+// Collectives over both dimensions have the order of the mesh, not that of its ranks.
+TEST(SubMesh, JoinedWithDimensionsThatLieAroundItGathersInOrder) {
+  on_ranks(8, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2, 2, 2}, {"pp", "dp", "tp"});
+    const DeviceMesh around = mesh.submesh({"pp", "tp"}).flatten();
+    const DeviceMesh joint = around.joined(mesh["dp"]);
+    EXPECT_EQ(joint.names(), (std::vector<std::string>{"pp_tp", "dp"}));
+    std::vector<double> values(24);
+    std::iota(values.begin(), values.end(), 0);
+    const Tensor whole = Tensor::from_values(world.device(), Shape{8, 3}, DType::F64, values);
+    for (const Layout& layout : {Layout(Shard(0), Shard(0)), Layout(StridedShard(0, 2), Shard(0)),
+                                 Layout(Shard(0), Shard(1)), Layout(Partial(), Shard(0))}) {
+      const DTensor x = distribute_tensor(whole, joint, layout);
+      const Redistribution all = x.redistribute(Replicate(), Replicate());
+      const DTensor whole_again = co_await all;
+      EXPECT_EQ(whole_again.to_vector(), values) << layout;
+      const Redistribution turned = x.redistribute(Shard(1), Shard(0));
+      const DTensor other = co_await turned;
+      EXPECT_EQ(other.full_tensor().to_vector(), values) << layout;
+    }
   });
 }
 
