@@ -42,7 +42,8 @@ Tensor whole_copy(const Tensor& x) {
 
 void make_again(const Tensor& x) {
   CopiedView& view = *x.copied_view();
-  if (!view.is_behind()) return;
+  const bool passes_by = view.passes_by && grad_enabled();
+  if (!view.is_behind() && !passes_by) return;
   CS_REQUIRE(view.taped || !grad_enabled() || !view.of.requires_grad(), x,
              ": it is a view that was made under a NoGradGuard, and ", view.of,
              " was changed in place since; take the view again");
@@ -52,7 +53,9 @@ void make_again(const Tensor& x) {
   const RecordGuard as_when_made;
   const Tensor now = call1(*view.op, {view.taped ? view.of : view.of.detach()}, view.attrs);
   view.seen = view.of.storage()->changes();
+  view.passes_by = false;
   store(copy, now, "view");
+  copy.wait("view");
   if (!now.requires_grad()) record_constant_write(copy);
 }
 
@@ -66,6 +69,7 @@ void write_back(const Tensor& x) {
   store(view.of, value, "view");
   write_back(view.of);
   view.seen = view.of.storage()->changes();
+  view.passes_by = view.taped && grad_enabled() && view.of.requires_grad();
 }
 
 }  // namespace coshard

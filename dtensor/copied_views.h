@@ -17,6 +17,9 @@ struct CopiedView {
   Attrs attrs;
   std::uint32_t seen;  // how many writes to `of` it shows
   bool taped;          // made with the tape on
+  // It was written to on the tape, so that its gradient has yet to pass through `of`: it is made again
+  // before an operator uses it.
+  bool passes_by = false;
 
   bool is_behind() const {
     return seen != of.storage()->changes() || (of.copied_view() && of.copied_view()->is_behind());

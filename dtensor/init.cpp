@@ -53,10 +53,12 @@ Tensor zeros_(const Tensor& x) { return constant_(x, 0); }
 Tensor ones_(const Tensor& x) { return constant_(x, 1); }
 
 Tensor uniform_(const Tensor& x, double low, double high) {
+  const NoGradGuard off;
   coshard::uniform_(x, low, high);
   return x;
 }
 Tensor normal_(const Tensor& x, double mean, double std) {
+  const NoGradGuard off;
   coshard::normal_(x, mean, std);
   return x;
 }
@@ -68,11 +70,11 @@ Tensor trunc_normal_(const Tensor& x, double mean, double std, double low, doubl
              " is Partial; redistribute it first");
   const double least = std::max((low - mean) / std, -40.0);
   const double most = std::min((high - mean) / std, 40.0);
+  const NoGradGuard off;
   coshard::uniform_(x, below(least), below(most));
   std::vector<double> values = x.to_vector();
   for (double& value : values)
     value = std::clamp(mean + std * quantile(value, least, most), low, high);
-  const NoGradGuard off;
   const Tensor drawn = Tensor::from_values(x.device(), x.local_shape(), x.dtype(), values);
   copy_(x, drawn.with_spec(x.spec()));
   return x;

@@ -121,6 +121,9 @@ Tensor& Tensor::set_requires_grad(bool value) {
              impl().grad->producer->name(), "; only leaves can be changed");
   CS_REQUIRE(!value || is_floating(dtype()), "set_requires_grad: ", *this,
              " is not floating-point");
+  CS_REQUIRE(!value || !copied_view(), "set_requires_grad: ", *this,
+             " is a copy that a view operator made, and what is written to it is written into ",
+             copied_view()->of, ", which steps of a leaf would not reach; use its clone()");
   if (!impl().grad) {
     impl().grad = std::make_shared<GradMeta>();
     impl().grad->own_along = marks();
@@ -128,7 +131,6 @@ Tensor& Tensor::set_requires_grad(bool value) {
   impl().grad->requires_grad = value;
   impl().grad->spec = impl().spec;
   if (value) leave_base();  // a leaf is not a view of another tensor
-  if (value) impl().copied_view = nullptr;
   if (value && impl().origin == 0) numbered(*this, Numbered::Parameter);
   impl().grad->origin = impl().origin;
   return *this;

@@ -84,7 +84,8 @@ void mark_view(const OpDef& op, const Attrs& attrs, const Tensor& x, const Tenso
   if (out.storage()->buffer == x.storage()->buffer && stays(x, d)) return out.set_base(x);
   if (out.unwritable() != nullptr) return;
   out.set_unwritable(kCopyOfView);
-  const bool copies_anyway = op.name == "view" && !x.is_contiguous();
+  // Of a view, strides decide whether view() copies anyway, and these differ by rank.
+  const bool copies_anyway = op.name == "view" && x.base().defined();
   if (!d.changes || d.foreign || op.backward == nullptr || copies_anyway) return;
   const std::uint32_t seen = x.storage()->changes();
   out.set_copied_view(

@@ -173,6 +173,36 @@ TEST(CopiedViews, ALeafIsChangedUnderANoGradGuardOnly) {
   });
 }
 
+// The gradient of a view passes through what it was written into, and its hooks.
+TEST(CopiedViews, AWrittenOneHasItsGradientThroughItsBase) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    for (const Placement layout : {Placement(Replicate()), Shard(0)}) {
+      Tensor leaf = distribute_tensor(counting(world, {4, 2}), mesh, layout);
+      leaf.set_requires_grad(true);
+      const Tensor base = leaf * 2.0, row = select(base, 0, 3);
+      mul_(row, 3.0);
+      register_hook(base, [](const Tensor& g) { return g * 10.0; });
+      run_backward(sum(row));
+      EXPECT_EQ(whole(leaf.grad()), (Values{0, 0, 0, 0, 0, 0, 60, 60})) << layout;
+    }
+    co_return;
+  });
+}
+
+TEST(CopiedViews, ALeafIsMadeOfAClone) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    const Tensor x = distribute_tensor(counting(world, {4, 2}), mesh, Shard(0));
+    Tensor row = select(x, 0, 3);
+    EXPECT_NE(refusal_of([&] { row.set_requires_grad(true); }).find("clone()"), std::string::npos);
+    Tensor own = clone(row);
+    own.set_requires_grad(true);
+    EXPECT_TRUE(own.requires_grad());
+    co_return;
+  });
+}
+
 TEST(CopiedViews, OneThatIsBehindIsNotReadWithoutACollective) {
   on_ranks(2, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});

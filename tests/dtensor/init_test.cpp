@@ -28,5 +28,20 @@ TEST(KaimingUniform, FillsItsRangeAsPyTorchDoes) {
   });
 }
 
+TEST(Init, FillsLeavesOffTheTape) {
+  testing::on_ranks(1, [](World& world) -> Task<void> {
+    Tensor x = Tensor::empty(world.device(), {4, 3}, DType::F64);
+    x.set_requires_grad(true);
+    nn::init::normal_(x, 1, 0);
+    EXPECT_EQ(x.to_vector(), std::vector<double>(12, 1));
+    nn::init::uniform_(x, 2, 2);
+    EXPECT_EQ(x.to_vector(), std::vector<double>(12, 2));
+    nn::init::kaiming_uniform_(x);
+    nn::init::trunc_normal_(x);
+    EXPECT_TRUE(x.is_leaf() && x.requires_grad());
+    co_return;
+  });
+}
+
 }  // namespace
 }  // namespace coshard

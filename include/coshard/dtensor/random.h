@@ -37,7 +37,7 @@ class LocalRandom {
   RandomState before_;
 };
 
-// In place, off the tape, on a leaf or a plain value: normal(mean, std), and uniform on [low,
+// In place, on a plain value, or a leaf under a NoGradGuard: normal(mean, std), and uniform on [low,
 // high). A Partial gets partial values that reduce to what one device would draw. Error{BadInput}:
 // std < 0; low > high, or a range that is infinite or NaN.
 void normal_(const Tensor& x, double mean, double std);
