@@ -1,5 +1,6 @@
 #include <coshard/styles/distribute_module.h>
 
+#include <coshard/dtensor/tape.h>
 #include "runtime/coro/user_call.h"
 #include "styles/module_change.h"
 #include "styles/prepare.h"
@@ -9,6 +10,10 @@ namespace {
 
 void distribute_parameters(Module& module, const DeviceMesh& mesh, const PartitionFn& partition_fn,
                            const ParallelizeOptions& options) {
+  for (const NamedParameter& p : module.named_parameters())
+    CS_REQUIRE(!p.slot->grad_meta() || !p.slot->grad_meta()->is_shard,
+               "distribute_module: parameter '", p.name, "' is ", *p.slot,
+               ", a shard of fully_shard; call distribute_module first, then fully_shard");
   Ties ties(module);
   for (const auto& [path, below] : module.named_modules()) {
     if (!partition_fn) break;

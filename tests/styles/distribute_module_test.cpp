@@ -1,4 +1,5 @@
 #include <coshard/styles/distribute_module.h>
+#include <coshard/styles/fully_shard.h>
 #include <coshard/styles/parallelize.h>
 #include "styles/path_pattern.h"
 #include "tests/styles/support.h"
@@ -48,6 +49,22 @@ TEST(DistributeModule, SendsNothingWhenEveryRankCutsItsOwn) {
     EXPECT_EQ(seen.total(), 0);
     EXPECT_EQ(linear.weight.layout(), Layout(Shard(1)));
     EXPECT_EQ(linear.bias.layout(), Layout(Replicate()));
+    co_return;
+  });
+}
+
+TEST(DistributeModule, ComesBeforeFullyShard) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {1, 2}, {"tp", "dp"});
+    nn::Linear linear(4, 3, world);
+    fully_shard(linear, mesh["dp"]);
+    try {
+      distribute_module(linear, mesh["tp"]);
+      ADD_FAILURE() << "accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+      EXPECT_NE(std::string(error.what()).find("then fully_shard"), std::string::npos);
+    }
     co_return;
   });
 }

@@ -100,6 +100,7 @@ int overflow(bool reported, int rank_threads) {
   return 0;
 }
 TEST(StackReport, NamesTheRankAndTheRemedyIfAskedFor) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer handles SIGSEGV itself";
   const Child fiber = in_child([] { return overflow(true, 1); }, 30);
   EXPECT_NE(fiber.text().find("rank 1: stack overflow"), std::string::npos) << fiber;
   EXPECT_NE(fiber.text().find("stack_bytes"), std::string::npos) << fiber;
@@ -114,6 +115,7 @@ TEST(StackReport, NamesTheRankAndTheRemedyIfAskedFor) {
 
 void nothing(int) {}
 TEST(StackReport, LeavesTheSignalAsItWas) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer handles SIGSEGV itself";
   struct sigaction mine {
   }, after{}, before{};
   mine.sa_handler = nothing;
