@@ -14,7 +14,8 @@ namespace coshard {
 
 // What to do about a timeout of a wait that rightly takes long.
 inline constexpr std::string_view kIfThatIsRight =
-    "; if it rightly takes that long, hold a longer cs::WaitLimit around the await, or raise --timeout "
+    "; if it rightly takes that long, hold a longer cs::WaitLimit around the await, or raise "
+    "--timeout "
     "where none is held";
 
 // A collective that has been issued and is being waited for.
