@@ -340,8 +340,7 @@ Communicator& DeviceMesh::communicator(std::span<const int> dims) const {
   CS_REQUIRE(!dims.empty(), "communicator: name at least one dimension of the mesh ", *this);
   if (dims.size() == 1) return communicator(dims[0]);
   unsigned mine = 0;
-  std::vector<unsigned>
-      roots;  // row-major in the order of this mesh, whose dimensions may be flattened
+  std::vector<unsigned> roots;  // in the order of this mesh: flattened ones may lie around others
   for (int d : dims) {
     CS_REQUIRE(d >= 0 && d < ndim() && mine >> d == 0, "communicator: dimension ", d,
                " is out of order or out of range for the mesh ", *this);

@@ -9,14 +9,6 @@
 namespace coshard {
 namespace {
 
-kernels::View view_at(const Tensor& memory, const Shape& size, const Strides& strides,
-                      std::int64_t begin) {
-  kernels::View view = view_of(memory, size, strides);
-  view.data =
-      static_cast<char*>(view.data) + begin * static_cast<std::int64_t>(size_of(memory.dtype()));
-  return view;
-}
-
 // What one rank keeps of a parameter. Returns the number of its elements.
 std::int64_t add_blocks(const ShardedParameter& p, const Ranges& kept, std::int64_t begin,
                         std::int64_t offset, std::vector<ShardLayout::Block>& blocks) {
@@ -67,14 +59,14 @@ std::shared_ptr<const ShardLayout> shard_layout(
 
 void pack(const Tensor& buffer, const Tensor& data, const ShardLayout& layout) {
   for (const ShardLayout::Block& b : layout.blocks)
-    kernels::run(*data.device(), kernels::Copy{view_at(data, b.size, b.packed, b.offset),
-                                               view_at(buffer, b.size, b.strides, b.begin)});
+    kernels::run(*data.device(), kernels::Copy{view_of(data, b.size, b.packed, b.offset),
+                                               view_of(buffer, b.size, b.strides, b.begin)});
 }
 
 void unpack(const Tensor& data, const Tensor& buffer, const ShardLayout& layout) {
   for (const ShardLayout::Block& b : layout.blocks)
-    kernels::run(*buffer.device(), kernels::Copy{view_at(buffer, b.size, b.strides, b.begin),
-                                                 view_at(data, b.size, b.packed, b.offset)});
+    kernels::run(*buffer.device(), kernels::Copy{view_of(buffer, b.size, b.strides, b.begin),
+                                                 view_of(data, b.size, b.packed, b.offset)});
 }
 
 }  // namespace coshard

@@ -34,6 +34,14 @@ kernels::View view_of(const Tensor& tensor, const Shape& shape, const Strides& s
   return view;
 }
 
+kernels::View view_of(const Tensor& tensor, const Shape& shape, const Strides& strides,
+                      std::int64_t begin) {
+  kernels::View view = view_of(tensor, shape, strides);
+  view.data =
+      static_cast<char*>(view.data) + begin * static_cast<std::int64_t>(size_of(tensor.dtype()));
+  return view;
+}
+
 kernels::View broadcast_view(const Tensor& tensor, const Shape& shape) {
   Strides strides = Strides::filled(shape.size(), 0);
   const Shape& own = tensor.local_shape();

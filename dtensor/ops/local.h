@@ -12,6 +12,9 @@ namespace coshard {
 kernels::View view_of(const Tensor& tensor);
 // The same memory with another geometry.
 kernels::View view_of(const Tensor& tensor, const Shape& shape, const Strides& strides);
+// From its element `begin` on.
+kernels::View view_of(const Tensor& tensor, const Shape& shape, const Strides& strides,
+                      std::int64_t begin);
 // Broadcast (stride 0) to `shape`, right-aligned.
 kernels::View broadcast_view(const Tensor& tensor, const Shape& shape);
 

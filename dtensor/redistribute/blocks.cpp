@@ -5,14 +5,6 @@
 namespace coshard {
 namespace {
 
-kernels::View block_view(const Tensor& tensor, const Shape& size, const Strides& strides,
-                         std::int64_t offset) {
-  kernels::View view = view_of(tensor, size, strides);
-  view.data =
-      static_cast<char*>(view.data) + offset * static_cast<std::int64_t>(size_of(tensor.dtype()));
-  return view;
-}
-
 std::int64_t dot(const Shape& position, const Strides& strides) {
   std::int64_t sum = 0;
   for (std::size_t i = 0; i < position.size(); ++i) sum += position[i] * strides[i];
@@ -20,10 +12,10 @@ std::int64_t dot(const Shape& position, const Strides& strides) {
 }
 
 kernels::View in_tensor(const Tensor& tensor, const StridedBlock& block) {
-  return block_view(tensor, block.size, tensor.strides(), dot(block.begin, tensor.strides()));
+  return view_of(tensor, block.size, tensor.strides(), dot(block.begin, tensor.strides()));
 }
 kernels::View in_buffer(const Tensor& buffer, const StridedBlock& block) {
-  return block_view(buffer, block.size, block.strides, block.offset);
+  return view_of(buffer, block.size, block.strides, block.offset);
 }
 
 Shape placed(const Shape& begin, const Region& whole) {

@@ -11,17 +11,6 @@
 namespace coshard::testing {
 namespace {
 
-std::string sharding_error(const std::function<void()>& call,
-                           ErrorKind kind = ErrorKind::BadInput) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind) << error.what();
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
 TEST(FullyShard, TrainsAsDataParallelDoes) {
   for (const int ranks : {1, 2, 3, 4})
     on_ranks(ranks, [](World& world) -> Task<void> {
@@ -315,7 +304,7 @@ TEST(FullyShard, RefusesWhatItCannotShard) {
     const DeviceMesh mesh = dp_line(world);
     const auto refused = [&](Module& module, const DeviceMesh& on,
                              const FullyShardOptions& options = {}) {
-      return sharding_error([&] { fully_shard(module, on, options); }, ErrorKind::BadInput);
+      return error_of([&] { fully_shard(module, on, options); }, ErrorKind::BadInput);
     };
     Layers model(world);
     std::string text = refused(model, DeviceMesh());
@@ -343,7 +332,7 @@ TEST(FullyShard, RefusesWhatItCannotShard) {
     ParallelPlan plan;
     plan["net1"] = ColwiseParallel{};
     co_await parallelize_module(cut, line(world), plan);
-    text = sharding_error([&] { fully_shard(cut, mesh); }, ErrorKind::Unsupported);
+    text = error_of([&] { fully_shard(cut, mesh); }, ErrorKind::Unsupported);
     EXPECT_CONTAINS(text, "'net1.weight' is f64[16,10] S(0) on tp=2, and cannot be sharded along");
     Mlp summed(world);
     const DataParallel parallel(summed.parameters(), mesh, 0);
@@ -360,8 +349,8 @@ TEST(FullyShard, DataParallelOverItsParametersIsRefusedAndReducingAfterBackwardI
     nn::Linear model(4, 4, world, {.bias = false});
     fully_shard(model, mesh["shard"]);
     for (const char* dim : {"replicate", "shard"}) {
-      const std::string text = sharding_error(
-          [&] { const DataParallel parallel(model.parameters(), mesh, mesh.dim(dim)); });
+      const std::string text =
+          error_of([&] { const DataParallel parallel(model.parameters(), mesh, mesh.dim(dim)); });
       EXPECT_CONTAINS(text, "is reduced by fully_shard; call all_reduce_gradients");
     }
     const Tensor x = mul(ones(world.device(), Shape{1, 4}), world.rank() + 1.0);

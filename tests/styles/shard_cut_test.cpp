@@ -103,16 +103,6 @@ TEST(ShardCut, FollowsThePlacementOfEachParameter) {
   });
 }
 
-std::string refused_with(ErrorKind kind, const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind) << error.what();
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
 TEST(ShardCut, RefusesPlacementsThatNoLayoutHas) {
   on_ranks(6, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {3, 2}, {"dp", "tp"});
@@ -123,12 +113,12 @@ TEST(ShardCut, RefusesPlacementsThatNoLayoutHas) {
                     {.shard_placement_fn = [placement](const Tensor&) { return placement; }});
       };
     };
-    std::string text = refused_with(ErrorKind::Unsupported, shard(Shard(0)));
+    std::string text = error_of(shard(Shard(0)), ErrorKind::Unsupported);
     EXPECT_CONTAINS(text, "'weight' is f64[7,5] S(0) on tp=2");
     EXPECT_CONTAINS(text, "shard_placement_fn");
     for (const Placement& wrong :
          {Placement(Replicate()), Shard(2), Shard(-3), StridedShard(0, 2)}) {
-      text = refused_with(ErrorKind::BadInput, shard(wrong));
+      text = error_of(shard(wrong));
       EXPECT_CONTAINS(text, str_cat("gave ", wrong, " for parameter 'weight'"));
     }
     EXPECT_EQ(module.weight.mesh().ndim(), 1);

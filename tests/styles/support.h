@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <string>
 
 #include <coshard/coshard.h>
@@ -91,6 +92,17 @@ inline Task<std::string> error_of(Task<void> task, ErrorKind kind = ErrorKind::B
     text = error.what();
   }
   co_return text;
+}
+// That of a call.
+inline std::string error_of(const std::function<void()>& call,
+                            ErrorKind kind = ErrorKind::BadInput) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kind) << error.what();
+    return error.what();
+  }
+  return "nothing was thrown";
 }
 inline Task<void> discard(Task<Tensor> task) {
   const Tensor result = co_await std::move(task);
