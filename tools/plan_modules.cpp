@@ -165,7 +165,7 @@ void decide(Row& row, const OverlapCase& of, ScheduleKind kind, bool known, bool
     row.why = "no link is known: give --link or --calibration";
   } else if (best.ns < s.plain_ns) {
     row.why =
-        fmt::format("only {} faster; it takes 3 %", percent(s.plain_ns - best.ns, s.plain_ns));
+        fmt::format("only {} faster; it takes 1 %", percent(s.plain_ns - best.ns, s.plain_ns));
   } else {
     row.why =
         fmt::format("overlapped it would be {} slower", percent(best.ns - s.plain_ns, s.plain_ns));

@@ -13,8 +13,8 @@ namespace {
 constexpr std::int64_t kCallNs = 4'000;   // per GEMM: its call, a poll of the collective
 constexpr std::int64_t kFewestRows = 32;  // fewer rows take as long
 constexpr std::array<int, 4> kPieces{1, 2, 4, 8};
-// The plain schedule's time is certain; a forecast must beat it by 3 %.
-constexpr std::int64_t kGainOf = 32;
+// A forecast must beat the plain schedule by 1 %: with more, layers lose what they could gain.
+constexpr std::int64_t kGainOf = 100;
 
 std::int64_t gemm_ns(const OverlapCase& of, std::int64_t rows) {
   return of.row_ns_x1024 > 0 ? rows * of.row_ns_x1024 / 1024 : of.gemm.ns(rows, of.n, of.k);

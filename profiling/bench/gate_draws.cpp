@@ -82,8 +82,8 @@ Task<double> run_layer(World& world, DeviceMesh mesh, Drawn drawn, Overlap overl
   co_return static_cast<double>(now_ns() - begin) * 1e-6;
 }
 
-// Speed-ups of the chosen over the plain schedule; they alternate in which runs first.
-std::vector<double> speedups_of(WorldOptions options, const Drawn& drawn,
+// Speed-ups of the schedule that the gate chooses over `other`; they alternate in which runs first.
+std::vector<double> speedups_of(WorldOptions options, const Drawn& drawn, Overlap other,
                                 const std::shared_ptr<const Calibration>& measured,
                                 const Link& link, int pairs) {
   options.link = drawn.link;
@@ -97,7 +97,7 @@ std::vector<double> speedups_of(WorldOptions options, const Drawn& drawn,
       std::array<double, 2> ms{};
       for (int turn = 0; turn < 2; ++turn) {
         const int way = (i + 2 + turn) % 2;
-        Task<double> run = run_layer(world, mesh, drawn, way == 0 ? Overlap::Off : Overlap::Auto);
+        Task<double> run = run_layer(world, mesh, drawn, way == 0 ? other : Overlap::Auto);
         ms[static_cast<std::size_t>(way)] = co_await std::move(run);
       }
       if (i >= 0 && world.rank() == 0) found.push_back(ms[0] / ms[1]);
@@ -149,22 +149,33 @@ void measure_draws(Report& report, const OverlapOptions& options) {
   // A collective's latency beyond the link's, as calibrating on each link would find.
   const double more_us = std::max(0.0, found.latency - kCalibrated);
   Draw draw;
-  std::vector<std::vector<double>> layers;
+  std::vector<std::vector<double>> overlapped, plain;
   for (int i = 0; i < 3 * options.draws; ++i) {
     const auto kind = static_cast<ScheduleKind>(i % 3);
     const Drawn drawn = draw_layer(draw, kind, world.ranks, gemm);
     Link link = drawn.link;
     link.latency += more_us, link.contention = found.contention;
-    if (!schedule_of(kind, overlap_case(drawn.shape, kind, gemm, link), Overlap::Auto)) continue;
-    layers.push_back(speedups_of(world, drawn, measured, link, 3 * options.rounds));
+    const OverlapCase c = overlap_case(drawn.shape, kind, gemm, link);
+    const bool overlaps = static_cast<bool>(schedule_of(kind, c, Overlap::Auto));
+    const Overlap other = overlaps ? Overlap::Off : Overlap::Always;
+    (overlaps ? overlapped : plain)
+        .push_back(speedups_of(world, drawn, other, measured, link, 3 * options.rounds));
   }
   report.note("gate_draws", 3 * options.draws);
   report.note("gate_contention", found.contention);
   report.note("gate_overhead_us", more_us);
-  add_speedups(report, layers);
+  const auto count = [&](const char* name, const std::vector<std::vector<double>>& layers) {
+    const auto of = static_cast<double>(layers.size());
+    report.results.push_back({name, of, "layers", std::nullopt, true, {}, {}});
+  };
+  count("gate_overlapped_draws", overlapped);
+  add_speedups(report, "gate", overlapped);
+  count("gate_plain_draws", plain);
+  add_speedups(report, "gate_plain", plain);
 }
 
-void add_speedups(Report& report, const std::vector<std::vector<double>>& layers) {
+void add_speedups(Report& report, const std::string& prefix,
+                  const std::vector<std::vector<double>>& layers) {
   std::vector<double> medians, low_bounds;
   int losing = 0;
   for (const std::vector<double>& speedups : layers) {
@@ -173,19 +184,18 @@ void add_speedups(Report& report, const std::vector<std::vector<double>>& layers
     low_bounds.push_back(bounds.low);
     losing += bounds.high < kFloor ? 1 : 0;
   }
-  const auto add = [&](const char* name, double value, const char* unit,
+  const auto add = [&](const std::string& name, double value, const char* unit,
                        std::optional<double> target, bool more) {
-    report.results.push_back({name, value, unit, target, more, {}, {}});
+    report.results.push_back({prefix + name, value, unit, target, more, {}, {}});
   };
   const auto add_speedup = [&](const char* name, double value, std::optional<double> target) {
     add(name, layers.empty() ? std::numeric_limits<double>::quiet_NaN() : value, "x", target, true);
   };
   const RobustStats stats = robust_stats(medians);
-  add("gate_overlapped_draws", static_cast<double>(layers.size()), "layers", std::nullopt, true);
-  add_speedup("gate_median_speedup", stats.median, std::nullopt);
-  add_speedup("gate_least_speedup", stats.min, kFloor);
-  add_speedup("gate_least_lower_bound", robust_stats(low_bounds).min, kFloor);
-  add("gate_losing_draws", losing, "layers", 0, false);
+  add_speedup("_median_speedup", stats.median, std::nullopt);
+  add_speedup("_least_speedup", stats.min, kFloor);
+  add_speedup("_least_lower_bound", robust_stats(low_bounds).min, kFloor);
+  add("_losing_draws", losing, "layers", 0, false);
 }
 
 }  // namespace coshard::bench

@@ -143,7 +143,7 @@ TEST(OverlapGate, TakesGemmTimesFromTheCalibrationOfTheMesh) {
 // Each of them alone would wait for the link; together they hide it, or the other way round.
 TEST(OverlapGate, JudgesProductsOfOneGatherTogether) {
   OverlapCase one = one_ms(4, kMs / 3);
-  one.row_ns_x1024 /= 100;  // a shard's product takes a hundredth of its transfer
+  one.row_ns_x1024 /= 400;  // a shard's product takes a 400th of its transfer
   EXPECT_FALSE(gather_schedule(one, Overlap::Auto)) << "there is nothing to hide it under";
   OverlapCase many = one;
   many.products = 30;
