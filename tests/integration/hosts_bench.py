@@ -65,7 +65,7 @@ def steps_over(hosts, mpi, train, folder, rate):
     def on_hosts(command):
         measure(hosts, mpi, *command)
 
-    for plan, how in (("tp", []), ("tp", ["--weave", "4"]), ("tp-sp", []), ("dp", [])):
+    for plan, how in (("tp", []), ("tp", ["--weave", "4"]), ("tp-sp", []), ("tp-sp", ["--weave", "4"]), ("dp", [])):
         run = [*train, "--plan", plan]
         pairs = [[figures([*run, *way], folder, on_hosts) for way in (["--overlap", "off"], ["--measure-links", *how])] for _ in range(PAIRS)]
         serial, overlapped = (statistics.median(each["step_ms"] for each in runs) for runs in zip(*pairs))
