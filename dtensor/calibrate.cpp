@@ -233,6 +233,8 @@ void check(const CalibrateOptions& options) {
   CS_REQUIRE(!options.dtypes.empty(), "calibrate: name at least one dtype");
   for (const DType dtype : options.dtypes)
     CS_REQUIRE(is_floating(dtype), "calibrate: ", dtype, " is not a floating dtype");
+  CS_REQUIRE(options.budget.count() > 0, "calibrate: the budget must be above 0 ms, got ",
+             options.budget.count());
 }
 
 }  // namespace

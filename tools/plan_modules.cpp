@@ -266,7 +266,7 @@ void explain_modules(const PlanModulesOptions& o, std::ostream& out) {
       setting.gemm.table ? "as measured" : "by a constant rate");
   print(rows, out);
   if (rows.size() > 1 && o.plan == "tp-sp")
-    out << "wq, wk and wv share one all_gather, as w1 and w3 do; each row counts it whole\n";
+    out << "wq, wk and wv share one all_gather, as w1 and w3 do; each row has its share\n";
 }
 
 }  // namespace coshard::tools

@@ -91,7 +91,9 @@ PlanAnswer explain(const PlanQuestion& q) {
   const auto width = static_cast<int>(size_of(q.dtype));
   const auto steps = plan_steps(q.mesh_shape, q.shape, width, from, to, q.links);
   PlanAnswer answer;
+  // On mesh dimensions of one rank all layouts are the same, and no step changes them.
   answer.trace = trace(from, steps);
+  if ((steps.empty() ? from : steps.back().to) != to) answer.trace += " -> " + to_string(to);
   for (const PlanStep& step : steps) {
     require_reducible(step, q);
     PlanAnswer::Step out;

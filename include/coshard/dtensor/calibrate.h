@@ -16,7 +16,7 @@ struct CalibrateOptions {
   // in $XDG_CACHE_HOME/coshard or ~/.cache/coshard.
   std::string cache = {};
   std::vector<DType> dtypes = {DType::F32};  // of the GEMMs to time
-  // Approximate duration of the measurement; longer on links below 1 Gbit/s.
+  // Above 0: approximate duration of the measurement; longer on links below 1 Gbit/s.
   std::chrono::milliseconds budget{200};
 };
 

@@ -45,7 +45,7 @@ TEST(PlanExplain, AReductionThatTheDtypeDoesNotHaveIsRefusedAsWhenItRuns) {
     EXPECT_EQ(planned(from.c_str(), "R", "bool", "2"), "all_reduce" + why);
     EXPECT_EQ(planned(from.c_str(), "S(0)", "bool", "2"), "reduce_scatter" + why);
     EXPECT_EQ(planned(from.c_str(), "R", "i64", "2"), from + " -> R");
-    EXPECT_EQ(planned(from.c_str(), "R", "bool", "1"), from);  // one rank reduces nothing
+    EXPECT_EQ(planned(from.c_str(), "R", "bool", "1"), from + " -> R");  // one rank, no step
   }
   for (const char* from : {"P(min)", "P(max)", "S(0)"})
     EXPECT_EQ(planned(from, "R", "bool", "2"), std::string(from) + " -> R");

@@ -1,8 +1,11 @@
 // Links as text, and what they say a collective costs.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include <coshard/runtime/comm/communicator.h>
 #include <coshard/runtime/cost/link.h>
+#include <coshard/runtime/error.h>
 
 namespace coshard::test {
 namespace {
@@ -18,6 +21,31 @@ TEST(LinkText, ReadsATimeAndARate) {
 TEST(LinkText, PrintsWhatItReads) {
   for (const char* text : {"20us,1GB/s", "1.5ms,12.5MB/s", "0ns,3B/s", "3s,2TB/s"})
     EXPECT_EQ(to_string(parse_link(text)), text);
+}
+
+// What plans could not add up, or would divide by, is refused where it is given.
+TEST(LinkText, ALinkThatNoPriceCanUseIsRefused) {
+  const auto refused = [](const auto& call, const std::string& what) {
+    try {
+      call();
+      ADD_FAILURE() << what << " is accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+      EXPECT_NE(std::string(error.what()).find(what), std::string::npos) << error.what();
+    }
+  };
+  for (const char* text :
+       {"1us,1e300TB/s", "1us,1e-320B/s", "1us,0GB/s", "-1us,1GB/s", "1e9s,1GB/s"})
+    refused([&] { parse_link(text); }, text);
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  for (const double latency : {-1.0, 1e300, kNan})
+    refused([&] { check({latency, 1'000}); }, str_cat("got ", latency));
+  for (const double rate : {-1.0, 0.0, 1e-300, 1e300, kNan})
+    refused([&] { check({1, rate}); }, str_cat("got ", rate));
+  for (const double contention : {-0.5, 1.5, kNan})
+    refused([&] { check({1, 1, contention}); }, str_cat("got ", contention));
+  check({1e10, 1e-6, 1});
+  check({0, 1e9, 0});
 }
 
 TEST(LinkText, ATimeThatIsTooLongForTheClockIsCut) {

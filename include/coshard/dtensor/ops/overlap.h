@@ -27,9 +27,10 @@ inline bool arrives_by_shards(const Tensor& x) {
   return x.defined() && x.in_flight() && x.storage()->gathered != nullptr;
 }
 
-// The linear layers with these weights multiply the shards of x, which are arriving, together: for
-// each of them the cost model compares all with all.
+// If shards of x are arriving, the linear layers with these weights multiply them together: for each
+// of them the cost model compares all with all.
 inline void multiply_together(const Tensor& x, std::span<const Tensor> weights) {
+  if (!arrives_by_shards(x)) return;
   Gathered gathered = *x.storage()->gathered;
   for (const Tensor& weight : weights)
     if (weight.is_distributed()) gathered.weights.push_back(weight.spec());

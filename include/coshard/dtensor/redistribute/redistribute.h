@@ -164,8 +164,10 @@ struct RedistributeOptions {
 // may be Partial only where the source is already that Partial, or is a shard and the target
 // P(sum): then each rank puts its shard into zeros, without communication. The same layout returns
 // the source itself.
-//   Moves:    the steps that take the least time by the prices of cost.h for the mesh's links; where
-//             these are equally fast and no Partial is reduced, rarely more than one collective.
+//   Moves:    the steps that take the least time by the prices of runtime/cost/link.h for the mesh's
+//             links, through layouts whose StridedShards match shards on inner mesh dimensions, and
+//             those of source and target; where links are equally fast and no Partial is reduced,
+//             rarely more than one collective.
 //             Reductions are done the inner mesh dimension first where order matters. The order of
 //             a sum, and so its last bits, depends on the links that the mesh was given.
 //   Gradient: redistributed back to the source's layout, with Partial read as Replicate (as in
