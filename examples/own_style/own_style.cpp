@@ -12,7 +12,7 @@ cs::Task<void> program(cs::World& world) {
   for (int step = 0; step < 20; ++step) {
     cs::Tensor x = cs::to_local(cs::randn(mesh, cs::Shard(0), {16 * world.size(), 4}));
     cs::Tensor error = co_await linear.forward(x) - x;
-    cs::Tensor loss = cs::mean(error * error);
+    cs::Tensor loss = cs::mean(error * error) / world.size();  // its share of the whole mean
     optimizer.zero_grad();
     co_await cs::backward(loss);
     co_await optimizer.step();

@@ -54,6 +54,18 @@ TEST(ParallelPlan, KeepsTheOrderOfItsKeysAndPrintsThem) {
       "'net1': ColwiseParallel(input_layouts=R, output_layouts=S(-1), use_local_output=true)\n");
 }
 
+TEST(ParallelPlan, AStyleStaysWhereItIsWhenKeysAreAdded) {
+  ParallelPlan plan;
+  Style& first = plan["first"];
+  for (int i = 0; i < 40; ++i) plan[str_cat("key", i)] = NoParallel{};
+  first = RowwiseParallel{};
+  EXPECT_TRUE(str_cat(plan.begin()->second).starts_with("RowwiseParallel("));
+  ParallelPlan both;
+  both["a"] = both["b"] = ColwiseParallel{};
+  for (const auto& [key, style] : both)
+    EXPECT_TRUE(str_cat(style).starts_with("ColwiseParallel(")) << key;
+}
+
 TEST(ParallelizeModule, FindsModulesByNameAndWildcard) {  // A100
   on_ranks(2, [](World& world) -> Task<void> {
     const DeviceMesh mesh = line(world);

@@ -1,9 +1,9 @@
 #pragma once
 // parallelize_module: applies a plan, which maps module names to styles, to a model. A collective;
 // rank's thread.
+#include <deque>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <coshard/styles/colwise.h>
 #include <coshard/styles/no_parallel.h>
@@ -28,7 +28,7 @@ class ParallelPlan {
     (*this)[""] = std::move(style);
   }
 
-  Style& operator[](std::string key);
+  Style& operator[](std::string key);  // valid as long as the plan
   bool empty() const { return entries_.empty(); }
   std::size_t size() const { return entries_.size(); }
   auto begin() const { return entries_.begin(); }
@@ -40,7 +40,7 @@ class ParallelPlan {
   }
 
  private:
-  std::vector<std::pair<std::string, Style>> entries_;
+  std::deque<std::pair<std::string, Style>> entries_;
 };
 
 // Applies the plan's styles in order, each to every module it matches. An empty plan does nothing.
