@@ -204,6 +204,7 @@ void fully_shard(Module& module, const DeviceMesh& mesh, FullyShardOptions optio
   try {
     cut(parameters, mesh, options);
     change.require_same_shapes("fully_shard");
+    change.require_no_ties_outside("fully_shard");
   } catch (...) {
     change.undo();
     throw;

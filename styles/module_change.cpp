@@ -1,5 +1,7 @@
 #include "styles/module_change.h"
 
+#include <unordered_map>
+
 #include <coshard/dtensor/tape.h>
 
 namespace coshard {
@@ -24,7 +26,7 @@ class Replaced final : public GradNode {
 
 }  // namespace
 
-ModuleChange::ModuleChange(Module& root) : random_(random_state()) {
+ModuleChange::ModuleChange(Module& root) : root_(root), random_(random_state()) {
   for (const auto& [path, module] : root.named_modules()) {
     parts_.push_back(
         {module, module->pre_hooks_, module->post_hooks_, module->claims_, module->overlapping_});
@@ -46,6 +48,26 @@ void ModuleChange::require_same_shapes(std::string_view who) const {
                "' the shape ", now.shape(), ", but it is ", each.before.shape(),
                ", and forward counts on that; distribute_tensor takes the whole tensor, from_local "
                "one shard of it");
+  }
+}
+
+void ModuleChange::require_no_ties_outside(std::string_view who) const {
+  Module* top = &root_;
+  while (top->parent_ != nullptr) top = top->parent_;
+  if (top == &root_) return;
+  std::unordered_map<const void*, const Slot*> replaced;
+  for (const Slot& each : slots_)
+    if (each.before.defined() && each.before.id() != each.slot->id())
+      replaced.emplace(each.before.id(), &each);
+  for (const NamedParameter& p : top->named_slots()) {
+    const auto found = replaced.find(p.slot->id());
+    if (found == replaced.end()) continue;
+    const auto& [module, name, slot, before, requires_grad] = *found->second;
+    fail(ErrorKind::BadInput,
+         str_cat(who, ": parameter '", module->path(), module->path().empty() ? "" : ".", name,
+                 "' (", before, ") is tied to '", p.name, "', which is outside of ",
+                 root_.type_name(), " '", root_.path(), "' and would keep the old tensor; give ",
+                 who, " a module that holds both"));
   }
 }
 

@@ -16,6 +16,9 @@ class ModuleChange {
   explicit ModuleChange(Module& root);
   // Error{BadInput}: `who` has changed the logical shape of a parameter.
   void require_same_shapes(std::string_view who) const;
+  // Error{BadInput}: `who` has replaced a parameter that is tied to one outside of the module, below
+  // the same root: that one would keep the old tensor.
+  void require_no_ties_outside(std::string_view who) const;
   // Restores the snapshot.
   void undo();
   // Keeps the change. Handles whose slot now holds another tensor count as replaced by `who`
@@ -38,6 +41,7 @@ class ModuleChange {
     std::vector<std::string> claims;
     Overlapping overlapping;
   };
+  Module& root_;
   std::vector<Slot> slots_;
   std::vector<Part> parts_;
   RandomState random_;

@@ -98,6 +98,7 @@ std::exception_ptr apply_all(const std::vector<Application>& applications, Modul
       change.require_same_shapes(str_cat("parallelize_module: the style ", *each.style));
       ties.restore();
     }
+    change.require_no_ties_outside("parallelize_module");
   } catch (...) {
     return std::current_exception();
   }

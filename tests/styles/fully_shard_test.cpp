@@ -324,8 +324,12 @@ TEST(FullyShard, RefusesWhatItCannotShard) {
     text = refused(half, mesh);
     EXPECT_CONTAINS(text, "'net1.bias' is f64[16], but others of its group are f32");
     Mlp tied(world);
-    tied.net2.bias = tied.net1.bias = random(world, Shape{10});
+    const Tensor both = tied.net2.bias = tied.net1.bias = random(world, Shape{10});
+    text = refused(tied.net1, mesh);
+    EXPECT_CONTAINS(text, "'net1.bias' (f64[10]) is tied to 'net2.bias', which is outside of");
+    tied.net2.bias = random(world, Shape{10});
     fully_shard(tied.net1, mesh);
+    tied.net2.bias = both;
     text = refused(tied, mesh);
     EXPECT_CONTAINS(text, "'net2.bias' (f64[10]) is tied to one");
     Mlp cut(world);

@@ -92,5 +92,34 @@ TEST(Parallelize, RefusesAStyleThatChangesTheShapeOfAParameter) {
   });
 }
 
+// What is tied to a parameter and not reached by the change would keep the old tensor.
+TEST(ModuleChange, RefusesToReplaceOneOfTwoThatAreTied) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = line(world);
+    Mlp mlp(world, 8, 8, 8);
+    mlp.net2.weight = mlp.net1.weight;
+    const std::vector<const void*> ids = ids_of(mlp);
+    ParallelPlan plan;
+    plan[""] = ColwiseParallel{};
+    const auto is_named = [&](const std::string& text, const std::string& who) {
+      EXPECT_CONTAINS(text, who + ": parameter 'net1.weight' (");
+      EXPECT_CONTAINS(text, "is tied to 'net2.weight'");
+      EXPECT_CONTAINS(text, "give " + who + " a module that holds both");
+      EXPECT_EQ(ids_of(mlp), ids);
+      EXPECT_TRUE(mlp.net1.weight.is_leaf() && mlp.net1.weight.requires_grad());
+    };
+    std::string text = co_await error_of(parallelize_module(mlp.net1, mesh, plan));
+    is_named(text, "parallelize_module");
+    text = error_of([&] { distribute_module(mlp.net1, mesh); }, ErrorKind::BadInput);
+    is_named(text, "distribute_module");
+    text = error_of([&] { fully_shard(mlp.net1, mesh); }, ErrorKind::BadInput);
+    is_named(text, "fully_shard");
+    fully_shard(mlp.net1, mesh, {.ignored_params = {mlp.net1.weight}});  // it stays
+    fully_shard(mlp, mesh);
+    EXPECT_EQ(mlp.net1.weight.id(), mlp.net2.weight.id());
+    EXPECT_TRUE(mlp.net1.weight.is_distributed());
+  });
+}
+
 }  // namespace
 }  // namespace coshard::testing

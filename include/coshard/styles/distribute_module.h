@@ -19,8 +19,8 @@ using OutputFn = std::function<void(Module&, Outputs&, const DeviceMesh&)>;
 //   Moves:   per replicated parameter one broadcast per mesh dimension; nothing with
 //            src_data_rank = nullopt.
 //   Fails:   Error{BadInput}: an undefined mesh; a module that was distributed before, by this or
-//            by a style that shards parameters; a src_data_rank outside some mesh dimension. Any
-//            exception of partition_fn.
+//            by a style that shards parameters; a src_data_rank outside some mesh dimension; a
+//            parameter that is tied to one outside of the module. Any exception of partition_fn.
 void distribute_module(Module& module, const DeviceMesh& mesh, const PartitionFn& partition_fn = {},
                        const InputFn& input_fn = {}, const OutputFn& output_fn = {},
                        const ParallelizeOptions& options = {}, CallSite site = CallSite::current());

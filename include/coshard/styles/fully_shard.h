@@ -93,10 +93,10 @@ struct FullyShardOptions {
 //            gradient has been issued.
 //   Fails:   Error{BadInput}: a mesh of three dimensions or more, or without this rank; a module
 //            that is sharded already, or part of one that is; a parameter without dimensions, tied
-//            to one of another group, or with another dtype than the group's others; another
-//            reduction; a dtype of mp_policy that is not floating-point; anything but a Shard of
-//            its dimensions from shard_placement_fn; within capture; a parameter that has been
-//            replaced since. In backward: parameters that were changed since forward, or in a
+//            to one of another group or outside of the module, or with another dtype than the
+//            group's others; another reduction; a dtype of mp_policy that is not floating-point;
+//            anything but a Shard of its dimensions from shard_placement_fn; within capture; a
+//            parameter that has been replaced since. In backward: parameters that were changed since forward, or in a
 //            recomputed module have come to require a gradient too late; a hook that replaces a
 //            gradient; create_graph; two backwards at once; run_backward. Error{Unsupported}: a
 //            DTensor on a mesh that is not another slice of the same parent mesh; a dimension from

@@ -53,7 +53,8 @@ class ParallelPlan {
 //            options.src_data_rank; nothing for nullopt.
 //   Fails:   Error{BadInput}: an undefined mesh, or one of more than one dimension; an empty style;
 //            a key that matches no module (close names are listed) or names a parameter; a style
-//            that does not fit its module or has already been applied to it.
+//            that does not fit its module or has already been applied to it; a replaced parameter
+//            that is tied to one outside of the module.
 Task<void> parallelize_module(Module& module, DeviceMesh mesh, ParallelPlan plan,
                               ParallelizeOptions options = {}, CallSite site = CallSite::current());
 // On the mesh of the innermost DefaultMesh.
