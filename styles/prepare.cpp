@@ -1,6 +1,8 @@
 #include "styles/prepare.h"
 
 #include <map>
+#include <typeindex>
+#include <utility>
 
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/dtensor/replica_guard.h>
@@ -34,6 +36,18 @@ void compare_values(Module& module, const Tensor& x, const DeviceMesh& mesh) {
   mesh.communicator(0).compare_with_next(hashes);
 }
 
+// Made once for a module: every forward needs it.
+std::string_view how_guessed(Module& module) {
+  using Key = std::pair<const std::string*, std::type_index>;
+  thread_local std::map<Key, std::string_view> known;
+  std::string_view& how = known[Key(&module.path(), typeid(module))];  // a path lasts
+  if (how.empty())
+    how = interned(str_cat("ran ", module.type_name(), " '", module.path(),
+                           "' on local shards, which must be even (where they are not, give the "
+                           "layer before it use_local_output = false) and imply size"));
+  return how;
+}
+
 }  // namespace
 
 DTensor as_distributed(Module& module, const Tensor& x, const DeviceMesh& mesh, Placement placement,
@@ -55,11 +69,7 @@ DTensor as_distributed(Module& module, const Tensor& x, const DeviceMesh& mesh, 
   const bool guessed = !options.shape && layout[0].is_sharded() && mesh.contains_this_rank();
   if (guessed) options.shape = even_shape(x.shape(), mesh.shape(), layout);
   const DTensor y = from_local(x, mesh, layout, options);
-  if (guessed)
-    note_sizes(y,
-               interned(str_cat("ran ", module.type_name(), " '", module.path(),
-                                "' on local shards, which must be even (where they are not, give "
-                                "the layer before it use_local_output = false) and imply size")));
+  if (guessed) note_sizes(y, how_guessed(module));
   return y;
 }
 
