@@ -1,7 +1,5 @@
 #include <coshard/dtensor/distribute.h>
 
-#include <range/v3/view/zip.hpp>
-
 #include <coshard/dtensor/random.h>
 #include <coshard/dtensor/tape.h>
 #include "dtensor/copied_views.h"
@@ -211,9 +209,11 @@ Strides logical_strides(const DTensor& tensor) {
   const Shape& shape = tensor.shape();
   if (tensor.local_numel() == 0) return row_major(shape);
   Strides strides = tensor.strides();
-  for (auto&& [stride, own] : ranges::views::zip(strides, tensor.strides()))
-    for (const auto& [part, whole, inner] : ranges::views::zip(local, shape, tensor.strides()))
-      if (own > inner && part != whole) stride = stride / part * whole;
+  const Strides& own = tensor.strides();
+  for (std::size_t d = 0; d < own.size(); ++d)
+    for (std::size_t i = 0; i < own.size(); ++i)
+      if ((own[d] > own[i] || (own[d] == own[i] && d < i)) && local[i] != shape[i])
+        strides[d] = strides[d] / local[i] * shape[i];
   return strides;
 }
 

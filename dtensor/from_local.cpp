@@ -83,9 +83,20 @@ Tensor first_replica(const Tensor& local, const DeviceMesh& mesh, const Layout& 
   return value;
 }
 
+// Whether this rank's part has one element, or none, along a dimension of which others have more:
+// any stride fits that.
+bool fits_any_stride(const DTensor& made) {
+  for (int d = 0; d < made.ndim(); ++d)
+    if (const std::int64_t own = made.local_shape()[static_cast<std::size_t>(d)];
+        own <= 1 && own != made.size(d))
+      return true;
+  return false;
+}
+
 void check_stride(const FromLocalOptions& options, const DTensor& made) {
   if (!options.stride) return;
   CS_REQUIRE(options.shape, "from_local: stride ", *options.stride, " was given without a shape");
+  if (fits_any_stride(made)) return;
   const Strides own = logical_strides(made);
   CS_REQUIRE(*options.stride == own, "from_local: stride ", *options.stride, " does not match ",
              made, ", whose local tensors have strides like ", own);

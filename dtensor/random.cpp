@@ -70,9 +70,9 @@ void draw_box(const Tensor& x, const RandomBox& box, kernels::Random drawing) {
     region.global_strides[d] = strides[d];
     offset += box.local[d] * x.strides()[d];
   }
-  const bool all = box.shape == x.local_shape();
+  const bool all = box.shape == x.local_shape() && x.is_contiguous();
   const Tensor part = all ? x : Tensor::empty(x.device(), box.shape, x.dtype());
-  drawing.out = part.data();
+  drawing.out = part.address();
   kernels::run(*x.device(), drawing);
   if (all) return;
   const Tensor there = x.view_as(box.shape, x.strides(), x.storage_offset() + offset, nullptr);
@@ -81,7 +81,6 @@ void draw_box(const Tensor& x, const RandomBox& box, kernels::Random drawing) {
 
 void draw(const Tensor& x, kernels::RandomKind kind, double scale, double shift) {
   CS_REQUIRE(is_floating(x.dtype()), "random: ", x, " is not floating-point");
-  CS_REQUIRE(x.is_contiguous(), "random: ", x, " is not contiguous");
   const RandomState stream = take_stream(x);  // on every rank, so that they stay in step
   if (x.local_numel() == 0) return;
   kernels::Random drawing{};
@@ -96,8 +95,11 @@ void draw(const Tensor& x, kernels::RandomKind kind, double scale, double shift)
   for (const RandomBox& box : random_boxes(x)) draw_box(x, box, drawing);
   // For a Partial, most ranks hold a constant instead of the value.
   if (!x.is_distributed()) return;
-  if (const auto term = partial_in_place_of_value(x.mesh(), x.layout()))
-    kernels::run(*x.device(), kernels::Fill{x.data(), x.dtype(), x.local_numel(), *term});
+  if (const auto term = partial_in_place_of_value(x.mesh(), x.layout())) {
+    const Tensor one = Tensor::empty(x.device(), Shape(), x.dtype());
+    kernels::run(*x.device(), kernels::Fill{one.address(), x.dtype(), 1, *term});
+    kernels::run(*x.device(), kernels::Copy{view_of(x), broadcast_view(one, x.local_shape())});
+  }
 }
 
 }  // namespace

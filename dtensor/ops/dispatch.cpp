@@ -4,6 +4,7 @@
 
 #include <coshard/dtensor/distribute.h>
 #include <coshard/dtensor/ops/op.h>
+#include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/replica_guard.h>
 #include <coshard/runtime/coro/rank_context.h>
 #include "dtensor/copied_views.h"
@@ -84,12 +85,19 @@ void mark_view(const OpDef& op, const Attrs& attrs, const Tensor& x, const Tenso
   if (out.storage()->buffer == x.storage()->buffer && stays(x, d)) return out.set_base(x);
   if (out.unwritable() != nullptr) return;
   out.set_unwritable(kCopyOfView);
-  // Of a view, strides decide whether view() copies anyway, and these differ by rank.
-  const bool copies_anyway = op.name == "view" && x.base().defined();
-  if (!d.changes || d.foreign || op.backward == nullptr || copies_anyway) return;
+  if (!x.is_distributed() || d.foreign || op.backward == nullptr) return;
+  if (op.name == "view" && strides_forbid(x, attrs.as<ViewAttrs>().shape)) return;
   const std::uint32_t seen = x.storage()->changes();
   out.set_copied_view(
       std::make_shared<CopiedView>(CopiedView{x, &op, attrs, seen, grad_enabled()}));
+}
+
+// In memory of its own, in x's place.
+Tensor same_in_own_memory(const Tensor& x, std::string_view who) {
+  x.wait(who);
+  const Tensor copy = copy_of(x);
+  copy.set_origin(x.origin());
+  return copy;
 }
 
 void require_explicit(const OpDef& op, std::span<const Tensor> in, const Decision& d) {
@@ -171,6 +179,7 @@ std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor
   std::vector<Tensor> moved;
   std::span<const Tensor> used = in;
   if (d.changes) used = moved = moved_inputs(op, in, d);
+  if (d.copies) used = moved = {same_in_own_memory(in[0], op.name)};
   OpContext context{used, attrs};
   context.outputs = d.outputs;
   context.out_shape = d.out_shape;

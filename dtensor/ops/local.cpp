@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include <coshard/dtensor/distribute.h>
+
 namespace coshard {
 namespace {
 
@@ -93,6 +95,28 @@ std::optional<Strides> view_strides(const Shape& from, const Strides& strides, c
     end = begin;
   }
   return result;
+}
+
+bool strides_agree(const Tensor& x) {
+  if (!x.is_distributed()) return true;
+  for (int d = 0; d < x.ndim(); ++d) {
+    std::int64_t parts = 1;
+    for (int m = 0; m < x.layout().ndim(); ++m)
+      if (x.layout()[m].is_sharded(d)) parts *= x.mesh().size(m);
+    // Several dimensions of the mesh leave each rank no less than this.
+    if (x.size(d) % parts != 0 && chunk_of(x.size(d), parts, parts - 1).size < 2) return false;
+  }
+  return true;
+}
+
+bool strides_forbid(const DTensor& x, const Shape& to) {
+  return strides_agree(x) && !view_strides(x.shape(), logical_strides(x), to);
+}
+
+bool merges_dimensions(const Shape& from, const Shape& to) {
+  Strides apart = from;  // of which no two can be merged
+  for (std::size_t d = 0; d < apart.size(); ++d) apart[d] = static_cast<std::int64_t>(d) + 1;
+  return !view_strides(from, apart, to);
 }
 
 Tensor local_reshape(const Tensor& tensor, const Shape& shape) {

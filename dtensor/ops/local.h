@@ -28,6 +28,14 @@ Tensor local_contiguous(const Tensor& tensor);
 // Strides under which memory of shape `from` and these `strides` reads as `to` (of as many
 // elements), if there are any (torch.Tensor.view).
 std::optional<Strides> view_strides(const Shape& from, const Strides& strides, const Shape& to);
+// Whether strides say the same on all ranks. False where some rank may have one element, or none,
+// along a sharded dimension of which others have more: any stride fits these. Equal on all ranks.
+bool strides_agree(const Tensor& x);
+// Whether strides forbid to view x as `to` on one device. Equal on all ranks; false where strides do
+// not agree.
+bool strides_forbid(const DTensor& x, const Shape& to);
+// Whether a view of shape `from` as `to` merges dimensions, so that it depends on strides.
+bool merges_dimensions(const Shape& from, const Shape& to);
 // The local tensor with another shape: a view if strides allow it, otherwise a copy.
 Tensor local_reshape(const Tensor& tensor, const Shape& shape);
 

@@ -1,7 +1,9 @@
 // Casts, copies, and constants in the shape of a tensor.
 #include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
+#include "dtensor/ops/local.h"
 #include "dtensor/ops/pointwise_forward.h"
+#include "dtensor/writes.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {
@@ -169,7 +171,10 @@ Tensor to(const Tensor& x, DType dtype, CallSite site) {
 
 Tensor contiguous(const Tensor& x, CallSite site) {
   const OperatorCall user(site);
-  return x.is_contiguous() ? x : call1(contiguous_op(), {x});
+  if (strides_agree(x)) return x.is_contiguous() ? x : call1(contiguous_op(), {x});
+  const Tensor copy = call1(contiguous_op(), {x});  // where x is contiguous on some ranks only, too
+  copy.set_unwritable(kCopyOfView);
+  return copy;
 }
 
 Tensor clone(const Tensor& x, CallSite site) {

@@ -115,6 +115,56 @@ TEST(CopiedViews, ARandomFillAndIntegersAreWritten) {
   });
 }
 
+// A rank with one row, or none, cannot tell from strides what the others do.
+TEST(CopiedViews, RanksWithOneRowOrNoneCopyWithTheOthers) {
+  const auto parts_are_written = [](World& world, const DeviceMesh& mesh, std::int64_t rows) {
+    const Tensor start = counting(world, {rows, 4});
+    const DTensor x = distribute_tensor(start, mesh, Shard(0));
+    for (const DTensor& part : {x.narrow(1, 0, 2), x.narrow(1, 2, 2).detach()}) {
+      EXPECT_EQ(refusal_of([&] { fill_(flatten(part), 7); }), "") << part;
+      const Tensor copy = contiguous(part);
+      EXPECT_NE(copy.storage()->buffer, x.storage()->buffer);
+      EXPECT_EQ(whole(copy), Values(static_cast<std::size_t>(2 * rows), 7)) << part;
+      EXPECT_TRUE(says(refusal_of([&] { fill_(copy, 8); }), "clone()"));
+    }
+    EXPECT_EQ(whole(x), Values(static_cast<std::size_t>(4 * rows), 7)) << rows;
+  };
+  for (const auto& [ranks, rows] : {std::pair(3, 5), {4, 3}})
+    on_ranks(ranks, [&, rows = rows](World& world) -> Task<void> {
+      parts_are_written(world, init_device_mesh(world, {world.size()}, {"tp"}), rows);
+      co_return;
+    });
+}
+
+TEST(CopiedViews, AViewOfAViewThatOnlyTheLayoutForbidsIsWritten) {
+  same_everywhere({5, 4}, [](const Tensor& x) {
+    const Tensor rows = x.narrow(0, 1, 3);
+    add_(flatten(rows), 1.5);
+    mul_(view(rows, {2, 6}), 2.0);
+    return view(x, {20});
+  });
+}
+
+TEST(CopiedViews, RandomNumbersFillWhatIsNotContiguous) {
+  same_everywhere({5, 4}, [](const Tensor& x) {
+    manual_seed(3);
+    normal_(x.narrow(1, 1, 2), 1, 2);
+    uniform_(t(x).narrow(0, 3, 1), 5, 6);
+    return x * 1.0;
+  });
+  on_ranks(3, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {3}, {"tp"});
+    const Tensor plain = counting(world, {3, 4});
+    const DTensor terms = distribute_tensor(plain, mesh, Partial());
+    for (const Tensor& x : {plain, terms}) {
+      manual_seed(3);
+      uniform_(x.narrow(1, 1, 2), 0, 1);
+    }
+    EXPECT_EQ(whole(terms), whole(plain));
+    co_return;
+  });
+}
+
 TEST(CopiedViews, TermsOfASumAreWritten) {
   on_ranks(4, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {2, 2}, {"dp", "tp"});

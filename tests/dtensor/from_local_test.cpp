@@ -55,6 +55,16 @@ TEST(FromLocal, AStrideIsComparedWithTheOrderOfTheParts) {
     EXPECT_EQ(from_local(local, mesh, Shard(1), options).shape(), (Shape{8, 8}));
     options.stride = Strides{1, 8};
     EXPECT_THROW(from_local(local, mesh, Shard(1), options), Error);
+    // The second rank has one column, or row, which any stride fits.
+    const std::int64_t mine = world.rank() == 0 ? 2 : 1;
+    options.shape = Shape{4, 3};
+    options.stride = Strides{3, 1};
+    const DTensor columns = from_local(counting(world, {4, mine}), mesh, Shard(1), options);
+    EXPECT_EQ(logical_strides(columns), (Strides{3, 1}));
+    options.shape = Shape{3, 4};
+    options.stride = Strides{1, 3};
+    EXPECT_EQ(from_local(t(counting(world, {4, mine})), mesh, Shard(0), options).shape(),
+              (Shape{3, 4}));
     co_return;
   });
 }

@@ -35,9 +35,9 @@ class TensorList {
 
 // --- reshaping ---
 
-// One size may be -1. A view if strides allow it, otherwise a copy that cannot be written in place.
-// When dimensions are merged or split, a shard of the first one stays if old and new shards hold
-// the same elements ([4,6] S(0) on 2 ranks as [24]); other shards of them are redistributed first.
+// One size may be -1. A view if strides allow it, else a copy that cannot be written in place; if
+// ranks' strides may differ, a copy that follows x. Of merged or split dimensions, the first one's
+// shard stays if new shards hold the same ([4,6] S(0) on 2 ranks as [24]); others are moved first.
 Tensor view(const Tensor& x, const Shape& shape, CallSite site = CallSite::current());
 Tensor reshape(const Tensor& x, const Shape& shape, CallSite site = CallSite::current());
 Tensor flatten(const Tensor& x, int start_dim = 0, int end_dim = -1,
