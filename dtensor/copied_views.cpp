@@ -38,10 +38,26 @@ Tensor whole_copy(const Tensor& x) {
   return base.defined() ? base : x;
 }
 
+// A rank that makes a view again alone is told from the others at their next collective.
+void note_made_again(const DTensor& of) {
+  for (int m = 0; of.mesh().contains_this_rank() && m < of.mesh().ndim(); ++m)
+    of.mesh().note(m,
+                   {"made a view again after a write to a tensor of",
+                    "elements (a write through to_local() belongs on all ranks), along dimension",
+                    static_cast<std::uint64_t>(of.numel()), static_cast<std::uint64_t>(m)});
+}
+
 }  // namespace
 
 void make_again(const Tensor& x) {
   CopiedView& view = *x.copied_view();
+  if (const Tensor taped = view.detached_from.lock(); taped.defined()) {
+    if (!view.is_behind()) return;
+    make_again(taped);
+    for (const Tensor& t : {x, whole_copy(x)})
+      if (!t.grad_meta()) t.set_current();  // what was written has a gradient, but not here
+    return;
+  }
   const bool passes_by = view.passes_by && grad_enabled();
   if (!view.is_behind() && !passes_by) return;
   CS_REQUIRE(view.taped || !grad_enabled() || !view.of.requires_grad(), x,
@@ -50,13 +66,24 @@ void make_again(const Tensor& x) {
   if (view.of.copied_view()) make_again(view.of);
   const Tensor copy = whole_copy(x);
   copy.wait_for_readers("view");
+  note_made_again(view.of);
   const RecordGuard as_when_made;
   const Tensor now = call1(*view.op, {view.taped ? view.of : view.of.detach()}, view.attrs);
-  view.seen = view.of.storage()->changes();
+  *view.seen = view.of.storage()->changes();
   view.passes_by = false;
   store(copy, now, "view");
   copy.wait("view");
   if (!now.requires_grad()) record_constant_write(copy);
+}
+
+void view_as_detached(const Tensor& x, const Tensor& detached) {
+  const Tensor copy = x.base();
+  if (copy.defined()) return detached.set_base(copy.detach());
+  const CopiedView& view = *x.copied_view();
+  const Tensor first = view.detached_from.lock();
+  const Tensor::Weak from(first.defined() ? first : x);
+  detached.set_copied_view(std::make_shared<CopiedView>(
+      CopiedView{view.of.detach(), view.op, view.attrs, false, false, view.seen, from}));
 }
 
 void write_back(const Tensor& x) {
@@ -68,7 +95,7 @@ void write_back(const Tensor& x) {
   const Tensor value = where(is_written, written, view.of);
   store(view.of, value, "view");
   write_back(view.of);
-  view.seen = view.of.storage()->changes();
+  *view.seen = view.of.storage()->changes();
   view.passes_by = view.taped && grad_enabled() && view.of.requires_grad();
 }
 

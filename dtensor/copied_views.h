@@ -2,7 +2,7 @@
 // Views that a layout does not allow: x[0] of an x whose rows are sharded. The view operator
 // redistributes x first, so that its result is a copy. A write to the copy is written into x, with
 // its gradient; a copy that is behind x is made again before an operator, a redistribute or a write
-// uses it. Both may communicate, so all ranks must do the same. Rank's thread.
+// uses it, and so is its detach(). Both may communicate, so all ranks must do the same. Rank's thread.
 #include <cstdint>
 #include <span>
 
@@ -15,14 +15,17 @@ struct CopiedView {
   Tensor of;  // what it shows a part of
   const OpDef* op;
   Attrs attrs;
-  std::uint32_t seen;  // how many writes to `of` it shows
-  bool taped;          // made with the tape on
+  bool taped;  // made with the tape on
   // It was written to on the tape, so that its gradient has yet to pass through `of`: it is made again
   // before an operator uses it.
   bool passes_by = false;
+  // How many writes to `of` the memory shows; one number for all that share the memory.
+  std::shared_ptr<std::uint32_t> seen = std::make_shared<std::uint32_t>(of.storage()->changes());
+  // The copy that this is the detach() of: while it lives, it is made again in place of this.
+  Tensor::Weak detached_from{Tensor()};
 
   bool is_behind() const {
-    return seen != of.storage()->changes() || (of.copied_view() && of.copied_view()->is_behind());
+    return *seen != of.storage()->changes() || (of.copied_view() && of.copied_view()->is_behind());
   }
 };
 
@@ -41,6 +44,9 @@ inline void require_up_to_date(const Tensor& x) {
              " is a copy that a view operator made, and ", x.copied_view()->of,
              " was changed in place since; take the view again");
 }
+
+// Makes `detached`, a handle to x's memory off the tape, a view of the same as x.
+void view_as_detached(const Tensor& x, const Tensor& detached);
 
 // Writes what x's memory holds into what x shows a part of. Nothing if it is no such copy.
 void write_back(const Tensor& x);

@@ -12,7 +12,7 @@ class Saved {
   Saved() = default;  // nothing
   explicit Saved(const Tensor& tensor) {
     if (!tensor.defined()) return;
-    tensor_ = tensor.detach();
+    tensor_ = tensor.with_spec(tensor.spec());
     changes_ = tensor.storage()->changes();
   }
   bool defined() const { return tensor_.defined(); }

@@ -88,8 +88,11 @@ const void* Tensor::const_data() const {
 }
 
 void* Tensor::data() const {
+  CS_REQUIRE(unwritable() != kCopiedView, "data: ", *this,
+             " shares memory with a copy that a view operator made, and what is written there does "
+             "not reach what that is a view of; read const_data(), or change the view by operators "
+             "or a clone() by data()");
   wait();
-  require_up_to_date(*this);
   if (!impl_->storage->buffer->reader.expired() || !impl_->storage->buffer->more_readers.empty())
     wait_for_readers("data");
   return address();
@@ -155,7 +158,12 @@ void Tensor::set_grad(Tensor gradient) const {
   impl().grad->gradient = std::move(gradient);
 }
 
-Tensor Tensor::detach() const { return with_spec(impl().spec); }
+Tensor Tensor::detach() const {
+  Tensor out = with_spec(impl().spec);
+  if (impl().copied_view) [[unlikely]]
+    view_as_detached(*this, out);
+  return out;
+}
 
 Tensor Tensor::with_spec(std::shared_ptr<const Spec> spec) const& {
   return view_as(impl().local_shape, impl().strides, impl().offset, std::move(spec));

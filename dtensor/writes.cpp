@@ -172,9 +172,14 @@ void Tensor::wait_for_readers(Buffer& buffer, std::string_view who) {
 const char* const kCopyOfView =
     "is a copy that a view operator made; change what it is a view of, or a clone() of it";
 
+const char* const kCopiedView =
+    "shares memory with a copy that a view operator made; change the view, what it is a view of, "
+    "or "
+    "a clone() of this";
+
 void require_writable(const Tensor& x, std::string_view who) {
   CS_REQUIRE(x.defined(), who, ": the tensor is undefined");
-  const bool copied = x.copied_view() && x.unwritable() == kCopyOfView;
+  const bool copied = x.copied_view() && x.unwritable() == kCopiedView;
   CS_REQUIRE(x.unwritable() == nullptr || copied, who, ": ", x, " cannot be changed in place: it ",
              x.unwritable());
   if (copied) require_writable_copy(x, who);
@@ -186,7 +191,7 @@ void require_writable(const Tensor& x, std::string_view who) {
 Tensor unchanged(const Tensor& x) {
   if (grad_enabled()) return x.requires_grad() && x.numel() > 0 ? view(x, x.shape()) : x;
   if (x.is_current() && !x.requires_grad()) return x;
-  Tensor view = x.detach();
+  Tensor view = x.with_spec(x.spec());
   view.set_base(x);
   return view;
 }

@@ -168,7 +168,7 @@ void ShardGroup::leave(std::vector<Tensor>& outputs, std::uint64_t behind) {
   for (Tensor& y : outputs) {
     if (!y.defined() || !y.requires_grad()) continue;
     const Tensor inputs[] = {y};
-    Tensor out = y.detach();
+    Tensor out = y.with_spec(y.spec());
     push_record(std::make_shared<BeforeBackward>(shared_from_this(), behind), inputs,
                 std::span<Tensor>(&out, 1));
     y = std::move(out);

@@ -171,7 +171,7 @@ Task<Outputs> recompute(Module& module, Inputs inputs, CallSite site) {
              " '", module.path(), "' returned ", outputs.size(), " outputs");
   // Frees the tape of this run: nothing refers to its outputs any more.
   for (Tensor& y : outputs)
-    if (y.defined()) y = y.detach();
+    if (y.defined()) y = y.with_spec(y.spec());
   const std::vector<std::shared_ptr<GradMeta>> read = reads->wanted();
   auto record = std::make_shared<RecomputeNode>(module, std::move(kept), std::move(reads), before,
                                                 random_state());

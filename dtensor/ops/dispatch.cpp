@@ -87,9 +87,8 @@ void mark_view(const OpDef& op, const Attrs& attrs, const Tensor& x, const Tenso
   out.set_unwritable(kCopyOfView);
   if (!x.is_distributed() || d.foreign || op.backward == nullptr) return;
   if (op.name == "view" && strides_forbid(x, attrs.as<ViewAttrs>().shape)) return;
-  const std::uint32_t seen = x.storage()->changes();
-  out.set_copied_view(
-      std::make_shared<CopiedView>(CopiedView{x, &op, attrs, seen, grad_enabled()}));
+  out.set_unwritable(kCopiedView);
+  out.set_copied_view(std::make_shared<CopiedView>(CopiedView{x, &op, attrs, grad_enabled()}));
 }
 
 // In memory of its own, in x's place.

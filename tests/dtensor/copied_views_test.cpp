@@ -268,15 +268,95 @@ TEST(CopiedViews, OneThatIsBehindIsNotReadWithoutACollective) {
   });
 }
 
+TEST(CopiedViews, ADetachedHandleIsAViewOfTheSame) {
+  same_everywhere({5, 4}, [](const Tensor& x) {
+    const Tensor row = x[1];
+    fill_(row.detach(), 7);
+    add_(x[0].detach(), 1.0);
+    sub_(narrow(row, 0, 1, 2).detach(), 3.0);
+    copy_(x.narrow(0, 2, 3)[1].detach(), row.detach());  // of a copy's copy
+    return row * 1.0;
+  });
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    const DTensor x = zeros(mesh, Shard(0), {4, 2}, DType::F64);
+    const DTensor alone = x[0].detach(), row = x[1], beside = row.detach();
+    fill_(x, 5);
+    EXPECT_EQ(whole(alone + 0.0), (Values{5, 5}));
+    fill_(row, 6);
+    EXPECT_EQ(beside.to_vector(), (Values{6}));  // nothing has to be made again
+    fill_(beside, 7);
+    EXPECT_EQ(row.to_vector(), (Values{7}));
+    EXPECT_EQ(whole(x), (Values{5, 5, 7, 7, 5, 5, 5, 5}));
+    Tensor leaf = row.detach();
+    EXPECT_TRUE(says(refusal_of([&] { leaf.set_requires_grad(true); }), "clone()"));
+    co_return;
+  });
+}
+
+// It neither writes again what is saved for backward nor takes a gradient away.
+TEST(CopiedViews, ADetachedHandleThatIsReadSpoilsNoBackward) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    for (const bool behind : {false, true}) {
+      DTensor leaf = distribute_tensor(counting(world, {4, 2}), mesh, Shard(0));
+      leaf.set_requires_grad(true);
+      const DTensor x = leaf * 1.0, row = x[1], seen = row.detach();
+      mul_(behind ? x : row, 2.0);
+      const DTensor y = behind ? row : row * row;
+      EXPECT_EQ(whole(seen.detach()), (Values{6, 8}));
+      run_backward(sum(y));
+      const Values want = behind ? Values{2, 2} : Values{24, 32};
+      EXPECT_EQ(whole(leaf.grad()), (Values{0, 0, want[0], want[1], 0, 0, 0, 0}));
+    }
+    co_return;
+  });
+}
+
+TEST(CopiedViews, DataIsReadOnly) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    const DTensor x = zeros(mesh, Shard(0), {4, 2}, DType::F64);
+    const DTensor row = x[0];
+    for (const Tensor& handle : {row, row.detach(), to_local(row), row.narrow(0, 0, 1)}) {
+      const std::string text = refusal_of([&] { handle.data(); });
+      EXPECT_TRUE(says(text, "data: ") && says(text, "const_data()") && says(text, "clone()"))
+          << text;
+      EXPECT_EQ(*handle.data_as<const double>(), 0);
+    }
+    fill_(x, 5);
+    EXPECT_EQ(*clone(row).data_as<double>(), 5);
+    co_return;
+  });
+}
+
+// Only the rank that wrote knows that the view is behind.
+TEST(CopiedViews, AWriteToOneShardAloneIsNamed) {
+  std::string text;
+  try {
+    on_ranks(2, [](World& world) -> Task<void> {
+      const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+      const DTensor x = zeros(mesh, Shard(0), {4, 2}, DType::F64);
+      const DTensor row = x[0];
+      if (world.rank() == 1) fill_(to_local(x), 7);
+      const DTensor y = row + 0.0;
+      full_tensor(x);
+      co_return;
+    });
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::CommFailed);
+    text = error.what();
+  }
+  EXPECT_TRUE(says(text, "rank 1 last made a view again") && says(text, "to_local()")) << text;
+}
+
 TEST(CopiedViews, HandlesThatAreNoViewsAreRefused) {
   on_ranks(2, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
     const DTensor x = zeros(mesh, Shard(0), {4, 2}, DType::F64);
     const DTensor row = x[0];
-    for (const Tensor& other : {row.detach(), to_local(row)}) {
-      const std::string text = refusal_of([&] { fill_(other, 7); });
-      EXPECT_TRUE(says(text, "fill_: ") && says(text, "what it is a view of")) << text;
-    }
+    const std::string own = refusal_of([&] { fill_(to_local(row), 7); });
+    EXPECT_TRUE(says(own, "fill_: ") && says(own, "what it is a view of")) << own;
     fill_(row, 7);
     EXPECT_EQ(whole(x), (Values{7, 7, 0, 0, 0, 0, 0, 0}));
     const DTensor turned = t(x);

@@ -100,8 +100,8 @@ class Tensor {
   const Strides& strides() const { return impl().strides; }
   std::int64_t local_numel() const { return coshard::numel(impl().local_shape); }
   bool is_contiguous() const;
-  // The first element. Both wait in place for the collective in flight that fills the memory;
-  // data(), and data_as of what is not const, also for those that read it: it may be written.
+  // The first element. Both wait in place for what fills the memory; data(), and data_as of what is
+  // not const, for what reads it, too, and refuse a view that had to be copied (Error{BadInput}).
   void* data() const;
   const void* const_data() const;
   template <class T>
