@@ -3,6 +3,7 @@
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/random.h>
 #include "dtensor/ops/local.h"
+#include "dtensor/optim/gradients.h"
 #include "dtensor/step_graph.h"
 #include "kernels/run.h"
 
@@ -97,7 +98,8 @@ void AdamW::wrote(std::size_t i) {
 // Groups parameters of one dtype that have been updated equally often.
 void AdamW::update() {
   std::vector<Group> groups;
-  std::vector<Tensor> gradients;  // alive until the kernels are enqueued
+  std::vector<Tensor> gradients;                     // alive until the kernels are enqueued
+  std::vector<std::pair<Tensor, Tensor>> in_copies;  // parameters, and their memory until then
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& p = parameters_[i];
     const Tensor g = gradient_of(p);
@@ -115,11 +117,15 @@ void AdamW::update() {
     });
     if (group == groups.end()) group = groups.insert(group, Group{&p, s.step, {}, {}});
     group->members.push_back(i);
-    group->tensors.push_back({p.local_numel(), p.data(), g.const_data(), s.m.address(),
+    const Tensor updated = rows_to_update(p, "AdamW");
+    if (updated.id() != p.id()) in_copies.emplace_back(p, updated);
+    group->tensors.push_back({p.local_numel(), updated.data(), g.const_data(), s.m.address(),
                               s.v.address(), written(s.master), written(s.largest_v)});
     gradients.push_back(g);
   }
   for (const Group& group : groups) run(group);
+  for (const auto& [p, updated] : in_copies)
+    kernels::run(*p.device(), kernels::Copy{view_of(p), view_of(updated)});
   for (const Group& group : groups)
     for (const std::size_t i : group.members) wrote(i);
 }

@@ -153,6 +153,12 @@ Noted without_gradient(std::string_view did, const Tensor& parameter, std::size_
   return {interned(str_cat(did, " with no gradient for", named, "parameter")), "of", index, count};
 }
 
+Tensor rows_to_update(const Tensor& parameter, const char* who) {
+  if (parameter.is_contiguous()) return parameter;
+  require_not_recording(*parameter.device(), who, "copy a parameter that is not contiguous");
+  return copy_of(parameter);
+}
+
 int dim_of(const Tensor& gradient, const DeviceMesh& mesh, int dim) {
   if (!gradient.is_distributed()) return -1;
   const DeviceMesh& own = gradient.mesh();

@@ -22,4 +22,7 @@ int dim_of(const Tensor& gradient, const DeviceMesh& mesh, int dim);
 // Whether the gradient is Replicate there: the whole value, no term of a sum.
 bool is_whole_along(const Tensor& gradient, const DeviceMesh& mesh, int dim);
 
+// The parameter, or a row-major copy of it, which the optimizer `who` then copies back.
+Tensor rows_to_update(const Tensor& parameter, const char* who);
+
 }  // namespace coshard

@@ -1,4 +1,6 @@
 #include <coshard/dtensor/optim/optimizer.h>
+#include "dtensor/ops/local.h"
+#include "dtensor/optim/gradients.h"
 #include "dtensor/step_graph.h"
 #include "kernels/run.h"
 
@@ -34,10 +36,13 @@ void SGD::update() {
       momentum_[i] = Tensor::empty(p.device(), p.local_shape(), p.dtype());
     }
     void* momentum = momentum_[i].defined() ? momentum_[i].address() : nullptr;
-    kernels::run(*p.device(), kernels::Sgd{p.dtype(), p.local_numel(), p.data(), g.const_data(),
-                                           momentum, lr, options_.momentum, options_.weight_decay,
-                                           options_.maximize ? -1.0 : 1.0, first,
-                                           options_.dampening, options_.nesterov, rate});
+    const Tensor updated = rows_to_update(p, "SGD");
+    kernels::run(*p.device(), kernels::Sgd{p.dtype(), p.local_numel(), updated.data(),
+                                           g.const_data(), momentum, lr, options_.momentum,
+                                           options_.weight_decay, options_.maximize ? -1.0 : 1.0,
+                                           first, options_.dampening, options_.nesterov, rate});
+    if (updated.id() != p.id())
+      kernels::run(*p.device(), kernels::Copy{view_of(p), view_of(updated)});
     p.mark_written();
   }
 }

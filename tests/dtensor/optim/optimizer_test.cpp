@@ -59,6 +59,29 @@ TEST(Optimizer, WithoutParametersIsAnError) {
   });
 }
 
+TEST(Optimizer, StepsOnlyItsElementsOfMemoryThatIsNotContiguous) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    for (const bool adamw : {false, true}) {
+      const Tensor memory = counting(world, {3, 3});
+      Tensor x = t(memory.narrow(1, 0, 2)).detach();
+      x.set_requires_grad(true);
+      x.set_grad(Tensor::from_values(world.device(), {2, 3}, DType::F64, {1, 0, 0, 0, -1, 0}));
+      std::unique_ptr<Optimizer> optimizer;
+      if (adamw)
+        optimizer = std::make_unique<AdamW>(std::vector<Tensor>{x},
+                                            AdamWOptions{.lr = 1, .eps = 1e-30, .weight_decay = 0});
+      else
+        optimizer = std::make_unique<SGD>(std::vector<Tensor>{x}, SGDOptions{.lr = 1});
+      Task<void> stepped = optimizer->step();
+      co_await std::move(stepped);
+      const std::vector<double> got = memory.to_vector();
+      EXPECT_NEAR(got[0], 0, 1e-9) << adamw;
+      EXPECT_NEAR(got[4], 6, 1e-9) << adamw;
+      EXPECT_EQ((std::vector{got[2], got[5], got[8]}), (std::vector<double>{3, 6, 9})) << adamw;
+    }
+  });
+}
+
 TEST(Optimizer, ABackwardThroughWhatAStepHasChangedIsAnError) {
   on_ranks(1, [](World& world) -> Task<void> {
     for (const bool adamw : {false, true}) {
