@@ -40,6 +40,10 @@ struct SimulatedCalls {
           return network().receive(process, data, bytes, from, tag, cookie);
         },
         [](const MpiDone** done, int* count) { return network().poll(process, done, count); },
+        [](std::uint64_t cookie) { return network().cancel(process, cookie); },
+        [](int from, int* tag, std::size_t* bytes) {
+          return network().probe(process, from, tag, bytes);
+        },
         [](MpiPlace* place) {
           *place = {process, static_cast<int>(network().processes_.size()), kMostTag};
           return true;
@@ -193,6 +197,32 @@ const char* SimulatedMpi::poll(int process, const MpiDone** done, int* count) {
   tell(mine);
   *done = mine.told.data();
   *count = static_cast<int>(mine.told.size());
+  return nullptr;
+}
+
+const char* SimulatedMpi::cancel(int process, std::uint64_t cookie) {
+  const std::scoped_lock lock(mutex_);
+  if (std::erase_if(of(process).receives,
+                    [cookie](const Receive& receive) { return receive.cookie == cookie; }) > 0) {
+    of(process).done.push_back({cookie, 0});
+    due(process, now());
+  }
+  return nullptr;
+}
+
+const char* SimulatedMpi::probe(int process, int from, int* tag, std::size_t* bytes) {
+  const std::scoped_lock lock(mutex_);
+  ++polls_;
+  *tag = -1;
+  std::map<Stream, std::int64_t> taken;  // by receives that wait
+  for (const Receive& receive : of(process).receives) ++taken[receive.stream];
+  for (const Message& m : messages_) {
+    if (std::get<0>(m.stream) != from || std::get<1>(m.stream) != process) continue;
+    if (const auto receive = taken.find(m.stream); receive != taken.end() && receive->second-- > 0)
+      continue;
+    if (m.arrives <= now()) *tag = std::get<2>(m.stream), *bytes = m.bytes;
+    break;
+  }
   return nullptr;
 }
 

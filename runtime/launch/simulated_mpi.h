@@ -89,6 +89,8 @@ class SimulatedMpi {
   const char* receive(int to, void* data, std::size_t bytes, int from, int tag,
                       std::uint64_t cookie);
   const char* poll(int process, const MpiDone** done, int* count);
+  const char* cancel(int process, std::uint64_t cookie);
+  const char* probe(int process, int from, int* tag, std::size_t* bytes);
 
   Process& of(int process) { return processes_[static_cast<std::size_t>(process)]; }
   std::int64_t now() const { return options_.now ? options_.now() : polls_; }

@@ -74,7 +74,7 @@ Store::~Store() {
 void Store::arrived(Key from, std::string message) {
   const std::scoped_lock lock(mutex_);
   const auto found = receives_.find(from);
-  if (found == receives_.end()) return messages_[from].push_back(std::move(message));
+  if (found == receives_.end()) return messages_.push_back({from, std::move(message)});
   complete(found->second.front(), message);
   found->second.pop_front();
   if (found->second.empty()) receives_.erase(found);
@@ -82,11 +82,10 @@ void Store::arrived(Key from, std::string message) {
 
 void Store::post(Key from, Receive receive) {
   const std::scoped_lock lock(mutex_);
-  const auto found = messages_.find(from);
+  const auto found = std::ranges::find(messages_, from, &Message::key);
   if (found == messages_.end()) return receives_[from].push_back(receive);
-  complete(receive, found->second.front());
-  found->second.pop_front();
-  if (found->second.empty()) messages_.erase(found);
+  complete(receive, found->data);
+  messages_.erase(found);
 }
 
 void Store::complete(const Receive& receive, const std::string& message) {
@@ -109,6 +108,22 @@ void Store::poll(const MpiDone** done, int* count) {
   *count = static_cast<int>(told_.size());
 }
 
+void Store::cancel(std::uint64_t cookie) {
+  const std::scoped_lock lock(mutex_);
+  for (auto& [from, receives] : receives_)
+    if (std::erase_if(receives, [&](const Receive& r) { return r.cookie == cookie; }) > 0)
+      done_.push_back({cookie, 0});
+  std::erase_if(receives_, [](const auto& one) { return one.second.empty(); });
+}
+
+void Store::probe(int from, int* tag, std::size_t* bytes) {
+  const std::scoped_lock lock(mutex_);
+  const auto found =
+      std::ranges::find(messages_, from, [](const Message& m) { return m.key.first; });
+  *tag = found == messages_.end() ? -1 : found->key.second;
+  if (*tag >= 0) *bytes = found->data.size();
+}
+
 struct Store::Calls {
   static const char* start(MpiPlace* place) {
     *place = {current->process_, current->processes_, 1 << 30};
@@ -128,6 +143,14 @@ struct Store::Calls {
     current->poll(done, count);
     return nullptr;
   }
+  static const char* cancel(std::uint64_t cookie) {
+    current->cancel(cookie);
+    return nullptr;
+  }
+  static const char* probe(int from, int* tag, std::size_t* bytes) {
+    current->probe(from, tag, bytes);
+    return nullptr;
+  }
 };
 
 const MpiApi& Store::api() {
@@ -142,6 +165,8 @@ const MpiApi& Store::api() {
                                    Calls::send,
                                    Calls::receive,
                                    Calls::poll,
+                                   Calls::cancel,
+                                   Calls::probe,
                                    [](MpiPlace*) { return false; },
                                    nullptr};
   return table;

@@ -48,16 +48,22 @@ class Store {
     std::uint64_t cookie = 0;
   };
   using Key = std::pair<int, int>;  // from, tag
+  struct Message {
+    Key key;
+    std::string data;
+  };
   void arrived(Key from, std::string message);
   void post(Key from, Receive receive);
   void send(int to, int tag, std::string message, std::uint64_t cookie);
   void complete(const Receive& receive, const std::string& message);
   void poll(const MpiDone** done, int* count);
+  void cancel(std::uint64_t cookie);
+  void probe(int from, int* tag, std::size_t* bytes);
 
   int process_, processes_;
   std::shared_ptr<Liveness> liveness_;
-  std::mutex mutex_;  // all below
-  std::map<Key, std::deque<std::string>> messages_;
+  std::mutex mutex_;              // all below
+  std::deque<Message> messages_;  // that no receive has taken, as they arrived
   std::map<Key, std::deque<Receive>> receives_;
   std::vector<MpiDone> done_;
   std::vector<MpiDone> told_;  // until the next poll

@@ -10,7 +10,7 @@
 
 namespace coshard {
 
-constexpr std::uint32_t kMpiApiVersion = 4;
+constexpr std::uint32_t kMpiApiVersion = 5;
 
 // A message that has been sent or received.
 struct MpiDone {
@@ -42,6 +42,12 @@ struct MpiApi {
   const char* (*receive)(void* data, std::size_t bytes, int from, int tag, std::uint64_t cookie);
   // Makes progress, and returns the completed messages, valid until the next call.
   const char* (*poll)(const MpiDone** done, int* count);
+  // Ends a receive to which no message has come; poll() then returns it, with 0 bytes. Another one
+  // goes on.
+  const char* (*cancel)(std::uint64_t cookie);
+  // The first of the messages from `from`, in the order in which it sent them, that no receive has
+  // taken; tag -1: none has arrived.
+  const char* (*probe)(int from, int* tag, std::size_t* bytes);
   // Whether MPI is initialised, by coshard or the program; if so, also this process's place.
   bool (*initialised)(MpiPlace* place);
   // For benchmarks: this MPI's own collective between all processes, called by all while nothing is

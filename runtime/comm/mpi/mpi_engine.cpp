@@ -10,12 +10,12 @@
 #include <coshard/runtime/error.h>
 #include <coshard/runtime/observer.h>
 #include "runtime/comm/mpi/broken_pipe.h"
+#include "runtime/comm/mpi/mpi_calls.h"
 #include "runtime/comm/transport.h"
 
 namespace coshard {
 namespace {
 
-constexpr int kNoticeTag = 1, kFirstTag = 2;
 // A block is sent in pieces, so that counts stay small and the transport overlaps its copies.
 // Between hosts the pieces are below MPI's eager limit, and few are in flight: with rendezvous, the
 // replies would queue behind data of the other direction, and the link would carry one direction at
@@ -29,19 +29,6 @@ constexpr std::size_t kPieceBetweenHosts = 60 * 1024, kSentAtOnceBetweenHosts = 
 constexpr std::int64_t kPatienceNs = 3'000'000;
 
 }  // namespace
-
-struct MpiEngine::Block {
-  bool sends = false;
-  char* data = nullptr;
-  std::size_t bytes = 0;
-  int peer = 0, tag = 0;
-  std::size_t piece = 0;    // bytes of each piece but the last
-  std::size_t at_once = 0;  // posted at a time, at most
-  std::size_t pieces = 0, unposted = 0;
-  std::atomic<std::size_t> left{0};  // pieces not complete
-  std::int64_t moves_since_ns = 0;   // when its first piece completed; used by the driving thread
-  std::function<void()> over;
-};
 
 MpiEngine::MpiEngine(const MpiApi& api, std::int64_t (*clock)()) : api_(api), clock_(clock) {
   {
@@ -74,34 +61,13 @@ bool MpiEngine::stop() {
   return done;
 }
 
-// Scope of MPI calls by one thread. Its end reports a failure, after releasing the lock, since the
-// handler takes other locks and halts the engine.
-class MpiEngine::Calls {
- public:
-  explicit Calls(MpiEngine& engine)
-      : engine_(engine), no_pipe_(engine.may_break_pipe_), lock_(engine.mutex_) {}
-  ~Calls() {
-    const std::string problem = std::exchange(engine_.untold_, "");
-    lock_.unlock();
-    if (problem.empty()) return;
-    const std::scoped_lock telling(engine_.telling_);
-    if (engine_.told_broken_) engine_.told_broken_(problem);
-  }
-  Calls(const Calls&) = delete;
-  Calls& operator=(const Calls&) = delete;
-
- private:
-  MpiEngine& engine_;
-  NoBrokenPipe no_pipe_;
-  std::unique_lock<std::mutex> lock_;
-};
-
 // Within a Calls, which reports the failure. Throws Error{CommFailed} if no handler is set.
 bool MpiEngine::check(const char* problem) {
   if (problem == nullptr) return true;
   given_up_.store(true);
   if (broken_.load()) return false;
   const std::string text = str_cat(api_.implementation, ": ", problem);
+  if (problem_.empty()) problem_ = text;
   if (!is_to_be_told_.load()) fail(ErrorKind::CommFailed, text);
   if (!broken_.exchange(true)) untold_ = text;
   return false;
@@ -157,7 +123,8 @@ bool MpiEngine::sends_notices() {
 void MpiEngine::expect_notice(int from) {
   Bytes& bytes = notices_[static_cast<std::size_t>(from)];
   bytes.resize(kMostNotice);
-  (void)check(api_.receive(bytes.data(), bytes.size(), from, kNoticeTag, add({nullptr, from, {}})));
+  (void)check(
+      api_.receive(bytes.data(), bytes.size(), from, kNoticeTag, add({.notice_from = from})));
 }
 
 void MpiEngine::send_notice(int to, Bytes notice) {
@@ -169,7 +136,7 @@ void MpiEngine::send_notice(int to, Bytes notice) {
   const std::byte* data = notice.data();
   const std::size_t bytes = notice.size();
   count_in(1);
-  const std::uint64_t cookie = add({nullptr, -1, std::move(notice)});  // its data do not move
+  const std::uint64_t cookie = add({.kept = std::move(notice)});  // its data do not move
   (void)check(api_.send(data, bytes, to, kNoticeTag, cookie));
 }
 
@@ -181,13 +148,13 @@ int MpiEngine::next_tag(int to) {
 }
 
 void MpiEngine::send(const void* data, std::size_t bytes, int to, int tag,
-                     std::function<void()> over) {
-  pieces(true, const_cast<void*>(data), bytes, to, tag, std::move(over));
+                     std::function<void()> over, Memory memory) {
+  pieces(true, const_cast<void*>(data), bytes, to, tag, std::move(over), std::move(memory));
 }
 
 void MpiEngine::receive(void* data, std::size_t bytes, int from, int tag,
-                        std::function<void()> over) {
-  pieces(false, data, bytes, from, tag, std::move(over));
+                        std::function<void()> over, Memory memory) {
+  pieces(false, data, bytes, from, tag, std::move(over), std::move(memory));
 }
 
 void MpiEngine::on_hosts(const std::vector<int>& hosts) {
@@ -201,7 +168,7 @@ void MpiEngine::on_hosts(const std::vector<int>& hosts) {
 // complete before the last, and MPI polls every open request. Twice as many receives are posted, so
 // that no send waits for one.
 void MpiEngine::pieces(bool sends, void* data, std::size_t bytes, int peer, int tag,
-                       std::function<void()> over) {
+                       std::function<void()> over, Memory memory) {
   const bool far = far_[static_cast<std::size_t>(peer)];
   const std::size_t piece = far ? kPieceBetweenHosts : kPiece;
   const std::size_t count = std::max<std::size_t>(1, (bytes + piece - 1) / piece);
@@ -216,6 +183,7 @@ void MpiEngine::pieces(bool sends, void* data, std::size_t bytes, int peer, int 
   block->pieces = block->unposted = count;
   block->left.store(count);
   block->over = std::move(over);
+  block->memory = std::move(memory);
   const Calls calls(*this);
   count_in(static_cast<int>(count));
   if (const Stream stream(sends, peer, tag); count > block->at_once || posting_.contains(stream)) {
@@ -247,19 +215,20 @@ void MpiEngine::post_next(const std::shared_ptr<Block>& block) {
   if (broken_.load() || block->unposted == 0) return;
   const std::size_t begin = (block->pieces - block->unposted--) * block->piece;
   const std::size_t size = std::min(block->piece, block->bytes - begin);
-  const auto over = [this, block] {
-    note_piece(*block);
-    {
-      const Calls calls(*this);
-      post_next(block);
-    }
-    if (block->left.fetch_sub(1) == 1) block->over();
-  };
-  const std::uint64_t cookie = add({over, -1, {}});
+  const std::uint64_t cookie = add({.block = block});
   char* data = block->data + begin;
   (void)check(block->sends ? api_.send(data, size, block->peer, block->tag, cookie)
                            : api_.receive(data, size, block->peer, block->tag, cookie));
   if (block->unposted == 0) end_posting(*block);
+}
+
+void MpiEngine::end_piece(const std::shared_ptr<Block>& block) {
+  note_piece(*block);
+  {
+    const Calls calls(*this);
+    post_next(block);
+  }
+  if (block->left.fetch_sub(1) == 1 && block->over) block->over();
 }
 
 // Timed from its first piece: until then it may be waiting for the peer rather than the link.
@@ -316,7 +285,7 @@ bool MpiEngine::drive() {
       continue;
     }
     in_flight_.fetch_sub(1);
-    if (one.open.over) one.open.over();
+    if (one.open.block) end_piece(one.open.block);
   }
   if (over.empty()) return false;
   moved_ns_.store(clock_(), std::memory_order_relaxed);

@@ -21,6 +21,13 @@
 
 namespace coshard {
 
+// Who keeps the memory of a block valid until it has been moved; null: the caller.
+struct MpiMemory {
+  std::shared_ptr<const void> owner = nullptr;
+  bool is_tensor = false;  // others may own it too, and use it after the run
+  bool is_lent = false;    // by the program, which keeps it valid during the run
+};
+
 class MpiEngine {
  public:
   using Bytes = std::vector<std::byte>;
@@ -62,11 +69,25 @@ class MpiEngine {
     is_to_be_told_.store(told_broken_ != nullptr);
   }
 
-  // Once this has returned, MPI makes no more progress and accesses no memory. Permanent.
+  // Once this has returned, MPI makes no more progress and accesses no memory, until renew().
   void halt();
   // The same, and drops all open operations, which may be the last owners of their waiters.
   void forget();
   bool halted() const { return broken_.load(); }
+
+  // After halt(), once all ranks of the run have ended. Why no other run can follow: MPI's error, or
+  // a transfer in flight that must not go on, "a send of 8 bytes to process 1 from ..."; "": one
+  // can. Drops all callbacks; memory that the engine owns stays until its transfer is over.
+  std::string obstacle();
+  // The same number in all processes, for which obstacle() has returned "" in all of them. Ends
+  // what is in flight: cancels receives, and takes the messages that nobody has received, up to
+  // those that each process sends here. Messages of the next run may follow at once.
+  // After MPI's error halted() is true.
+  void renew(std::uint64_t run);
+  // Makes progress. True: over, and nothing is in flight.
+  bool renewed();
+  // What renewed() waits for: "a send of 8 bytes to process 1".
+  std::string unended();
 
   // By process: a number that is equal for processes on the same host; until called, all are on
   // one. Before any block is sent: sender and receiver must split it alike.
@@ -81,9 +102,12 @@ class MpiEngine {
   void send_notice(int to, Bytes notice);
   // Blocks match by tag, which the sender allocates and announces in a notice.
   int next_tag(int to);
-  // The memory must stay valid until `over` is called, on a thread that drives.
-  void send(const void* data, std::size_t bytes, int to, int tag, std::function<void()> over);
-  void receive(void* data, std::size_t bytes, int from, int tag, std::function<void()> over);
+  using Memory = MpiMemory;
+  // `over` is called on a thread that drives.
+  void send(const void* data, std::size_t bytes, int to, int tag, std::function<void()> over,
+            Memory memory = {});
+  void receive(void* data, std::size_t bytes, int from, int tag, std::function<void()> over,
+               Memory memory = {});
 
   // Whether a piece of a block was received from or sent to `process` within the last `ns`, or
   // note_moved() was called for it.
@@ -118,10 +142,11 @@ class MpiEngine {
   static constexpr std::size_t kMostNotice = 64 * 1024;  // fits the table of 400 processes
 
  private:
-  struct Open {  // an operation, by its cookie
-    std::function<void()> over;
-    int notice_from = -1;  // receives a notice from that process
-    Bytes kept;            // the notice being sent
+  struct Block;
+  struct Open {                         // an operation, by its cookie
+    std::shared_ptr<Block> block = {};  // a piece of this
+    int notice_from = -1;               // receives a notice from that process
+    Bytes kept = {};                    // the notice being sent
   };
   static std::size_t place(int process) { return static_cast<std::size_t>(process); }
   bool within(const std::atomic<std::int64_t>& at, std::int64_t ns) const {
@@ -132,14 +157,19 @@ class MpiEngine {
   void count_in(int operations);
   bool check(const char* problem);
   class Calls;
-  struct Block;
   using Stream = std::tuple<bool, int, int>;  // sends, peer, tag
   void post_next(const std::shared_ptr<Block>& block);
   void begin_posting(const std::shared_ptr<Block>& block);
   void end_posting(const Block& block);
   void note_piece(Block& block);
+  void end_piece(const std::shared_ptr<Block>& block);
   void pieces(bool sends, void* data, std::size_t bytes, int peer, int tag,
-              std::function<void()> over);
+              std::function<void()> over, Memory memory);
+  // mpi_renewal.cpp
+  template <class F>
+  void beside_drivers(const F& f);
+  std::string obstacle_in(const Block& block) const;
+  bool take_unreceived(int from);
 
   const MpiApi& api_;
   std::int64_t (*const clock_)();
@@ -164,7 +194,11 @@ class MpiEngine {
   std::function<void()> told_in_flight_;   // mutex_
   std::atomic<std::int64_t> moved_ns_{0};  // last begin or completion
   std::atomic<bool> given_up_{false};
-  std::string untold_;  // mutex_; the pending error for told_broken_
+  std::string untold_;                        // mutex_; the pending error for told_broken_
+  std::string problem_;                       // mutex_; MPI's first error
+  enum class Rest { Unknown, Ending, Over };  // messages of an earlier run
+  std::vector<Rest> rests_;                   // by process; mutex_
+  std::uint64_t renewing_ = 0;                // mutex_; as passed to renew()
   std::mutex telling_;  // guards told_broken_; held during its call, which may take mutex_
   std::function<void(const std::string&)> told_broken_;
   std::atomic<bool> is_to_be_told_{false};  // told_broken_ is set

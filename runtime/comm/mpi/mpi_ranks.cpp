@@ -11,6 +11,10 @@
 
 namespace coshard {
 
+MpiEngine::Memory memory_of(const std::shared_ptr<Buffer>& buffer, bool is_tensor) {
+  return {buffer, is_tensor, buffer != nullptr && !buffer->owned() && buffer->bytes() > 0};
+}
+
 MpiRanks::MpiRanks(std::shared_ptr<MpiEngine> engine, int per_process, std::uint64_t run)
     : engine_(std::move(engine)), per_process_(per_process), run_(run) {}
 
@@ -96,6 +100,7 @@ bool MpiRanks::heard(int from, std::span<const std::byte> bytes) {
     if (left->run == run_) hooks_.left(left->rank);
   } else if (const auto* begun = std::get_if<RunNotice>(&notice)) {
     if (begun->run > run_) return ahead_.insert(from), false;
+    if (begun->run < run_) return true;  // of one that failed
     const int ranks = per_process_ * engine_->processes();
     if (begun->ranks != ranks)
       hooks_.failed(str_cat("process ", from, " runs ", begun->ranks, " ranks, process ",
@@ -152,14 +157,17 @@ std::function<void()> MpiRanks::carrier(LocalGroup& group,
     if (group.is_here(held->source)) {
       const int borrows = held->send.keep_send == nullptr ? 1 : 0;
       borrowed_.fetch_add(borrows);
-      return engine_->send(held->send.send, bytes, process_of(group, held->target), held->tag,
-                           [this, borrows, over] {
-                             borrowed_.fetch_sub(borrows);
-                             over();
-                           });
+      return engine_->send(
+          held->send.send, bytes, process_of(group, held->target), held->tag,
+          [this, borrows, over] {
+            borrowed_.fetch_sub(borrows);
+            over();
+          },
+          memory_of(held->send.keep_send, false));
     }
     held->memory.resize(bytes);
-    engine_->receive(held->memory.data(), bytes, process_of(group, held->source), held->tag, over);
+    engine_->receive(held->memory.data(), bytes, process_of(group, held->source), held->tag, over,
+                     {held});
   };
 }
 

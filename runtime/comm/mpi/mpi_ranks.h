@@ -20,6 +20,9 @@ namespace coshard {
 
 struct Spread;
 
+// Of what a rank sends or, as a tensor, receives.
+MpiEngine::Memory memory_of(const std::shared_ptr<Buffer>& buffer, bool is_tensor);
+
 class MpiRanks final : public RemoteRanks {
  public:
   struct Hooks {
@@ -75,7 +78,7 @@ class MpiRanks final : public RemoteRanks {
     int target, tag;
     const void* data;
     std::size_t bytes;
-    std::shared_ptr<const void> kept;  // null: the rank waits until sent
+    MpiEngine::Memory memory;  // without an owner: the rank waits until sent
   };
   void send_block(const std::shared_ptr<LocalGroup>& group, CollectiveOp& op, const Sent& sent,
                   std::function<void()> over);

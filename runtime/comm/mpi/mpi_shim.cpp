@@ -242,12 +242,32 @@ const char* poll(const MpiDone** done, int* count) {
   for (std::size_t i = 0; i < static_cast<std::size_t>(over); ++i) {
     int bytes = 0;
     MPI_Get_count(&statuses[i], MPI_BYTE, &bytes);
+    int cancelled = 0;
+    MPI_Test_cancelled(&statuses[i], &cancelled);
     all.push_back({messages[static_cast<std::size_t>(indices[i])].cookie,
-                   static_cast<std::size_t>(bytes < 0 ? 0 : bytes)});
+                   static_cast<std::size_t>(bytes < 0 || cancelled != 0 ? 0 : bytes)});
   }
   *done = all.data();
   *count = over;
   forget_null();
+  return nullptr;
+}
+
+const char* cancel(std::uint64_t cookie) {
+  for (std::size_t i = 0; i < requests.size(); ++i)
+    if (messages[i].cookie == cookie) return text_of(MPI_Cancel(&requests[i]), "MPI_Cancel");
+  return nullptr;
+}
+
+const char* probe(int from, int* tag, std::size_t* bytes) {
+  int there = 0, size = 0;
+  MPI_Status status;
+  const int code = MPI_Iprobe(from, MPI_ANY_TAG, world, &there, &status);
+  *tag = -1;
+  if (code != MPI_SUCCESS || there == 0) return text_of(code, "MPI_Iprobe");
+  MPI_Get_count(&status, MPI_BYTE, &size);
+  *tag = status.MPI_TAG;
+  *bytes = static_cast<std::size_t>(size);
   return nullptr;
 }
 
@@ -305,9 +325,9 @@ extern "C" __attribute__((visibility("default"))) const MpiApi* coshard_mpi_api(
 #else
   constexpr const char* implementation = "MPICH";
 #endif
-  static constexpr MpiApi api = {kMpiApiVersion, implementation, library,     start,
-                                 stop,           leave,          abort_all,   send,
-                                 receive,        poll,           initialised, blocking};
+  static constexpr MpiApi api = {kMpiApiVersion, implementation, library,     start,   stop,
+                                 leave,          abort_all,      send,        receive, poll,
+                                 cancel,         probe,          initialised, blocking};
   return &api;
 }
 

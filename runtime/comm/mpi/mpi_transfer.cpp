@@ -121,17 +121,18 @@ void MpiRanks::issued(LocalGroup& group, CollectiveOp& op, int rank) {
 
 void MpiRanks::send_block(const std::shared_ptr<LocalGroup>& group, CollectiveOp& op,
                           const Sent& sent, std::function<void()> over) {
-  const int borrows = sent.kept == nullptr ? 1 : 0;
+  const int borrows = sent.memory.owner == nullptr ? 1 : 0;
   borrowed_.fetch_add(borrows);
   std::atomic<int>& unsent = source_at(op, sent.target).unsent;
   unsent.fetch_add(1);
   engine_->send(
       sent.data, sent.bytes, process_of(*group, sent.target), sent.tag,
-      [this, borrows, kept = sent.kept, group, held = op.remote, &unsent, over = std::move(over)] {
+      [this, borrows, group, held = op.remote, &unsent, over = std::move(over)] {
         borrowed_.fetch_sub(borrows);
         unsent.fetch_sub(1);
         over();
-      });
+      },
+      sent.memory);
 }
 
 void MpiRanks::arrived(LocalGroup& group, CollectiveOp& op, int rank) {
@@ -142,11 +143,12 @@ void MpiRanks::arrived(LocalGroup& group, CollectiveOp& op, int rank) {
       const auto& [target, block] = b;
       const std::size_t bytes = bytes_of(b, c);
       if (is_contiguous(block, block.from_stride)) {
-        sends.push_back({target, tag, at(c.send, block.from, c.dtype), bytes, c.keep_send});
+        sends.push_back(
+            {target, tag, at(c.send, block.from, c.dtype), bytes, memory_of(c.keep_send, false)});
       } else {
         const std::shared_ptr<std::byte[]> packed(new std::byte[bytes]);
         pack(block, c.send, packed.get(), size_of(c.dtype));
-        sends.push_back({target, tag, packed.get(), bytes, packed});
+        sends.push_back({target, tag, packed.get(), bytes, {packed}});
       }
     }
   if (sends.empty()) return group.sent(op, rank);
@@ -197,7 +199,7 @@ void MpiRanks::receive_from(LocalGroup& group, CollectiveOp& op, int source) {
   struct Received {
     void* data;
     std::size_t bytes;
-    std::shared_ptr<Buffer> kept;
+    MpiEngine::Memory memory;
   };
   std::vector<Received> receives;
   std::byte* told = from.told ? from.data.data() : nullptr;
@@ -211,12 +213,13 @@ void MpiRanks::receive_from(LocalGroup& group, CollectiveOp& op, int source) {
     if (told != nullptr) {
       told += bytes;
     } else if ((data = place_for(group, op, source, target)) != nullptr) {
-      if (bytes > 0) receives.push_back({data, bytes, entry_at(op, target).args.keep_recv});
+      if (bytes > 0)
+        receives.push_back({data, bytes, memory_of(entry_at(op, target).args.keep_recv, true)});
     } else {
       from.memory.push_back(
           std::make_unique_for_overwrite<std::byte[]>(std::max<std::size_t>(bytes, 1)));
       data = from.memory.back().get();
-      if (bytes > 0) receives.push_back({data, bytes, nullptr});
+      if (bytes > 0) receives.push_back({data, bytes, {op.remote}});
     }
     if (is_shared(c.kind)) {
       std::ranges::fill(entry.packed, data);
@@ -230,7 +233,7 @@ void MpiRanks::receive_from(LocalGroup& group, CollectiveOp& op, int source) {
                                             state = op.remote] { held->received(op, source); });
   const int process = process_of(group, source);
   for (const Received& r : receives)
-    engine_->receive(r.data, r.bytes, process, from.tag, [over, kept = r.kept] { over(); });
+    engine_->receive(r.data, r.bytes, process, from.tag, over, r.memory);
 }
 
 bool MpiRanks::armed(LocalGroup& group, CollectiveOp& op) {
@@ -268,9 +271,11 @@ void MpiRanks::summed(LocalGroup& group, CollectiveOp& op) {
           borrowed_.fetch_sub(borrows);
           unsummed.fetch_sub(1);
           over();
-        });
+        },
+        borrows > 0 ? MpiEngine::Memory() : memory_of(kept_result(c), true));
     send_block(held, op,
-               {peer, tag, at(c.recv, mine.first, c.dtype), bytes_of(mine, c), kept_result(c)},
+               {peer, tag, at(c.recv, mine.first, c.dtype), bytes_of(mine, c),
+                memory_of(kept_result(c), false)},
                over);
   }
 }
