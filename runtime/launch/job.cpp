@@ -250,17 +250,28 @@ void Job::meet_first(milliseconds deadline) {
     liveness_ = std::make_shared<Liveness>(engine_->process(), processes(), address, most);
 }
 
-bool Job::heard_end(int from, const std::string& text) {
-  const bool gave_up = text.starts_with(kGivenUp);
-  if (!gave_up && !text.starts_with(kEnding)) return false;
-  End end;
-  char* after = nullptr;
-  const std::string_view before = gave_up ? kGivenUp : kEnding;
-  end.status = static_cast<int>(std::strtol(text.c_str() + before.size(), &after, 10));
-  if (!gave_up) end.runs = std::strtoull(after, nullptr, 10);
+bool Job::heard(int from, const std::string& text) {
+  const auto begins_with = [&](std::string_view word) { return text.starts_with(word); };
+  const auto number_after = [&](std::string_view word) {
+    return std::strtol(text.c_str() + word.size(), nullptr, 10);
+  };
   const std::scoped_lock lock(mutex_);
-  ended_.emplace(from, end);
-  if (gave_up) engine_->give_up();
+  if (begins_with(kBegins)) {
+    begins_[from] = static_cast<std::uint64_t>(number_after(kBegins));
+  } else if (begins_with(kCannot)) {
+    ended_.emplace(from, End{text, 0});
+  } else if (begins_with(kGivenUp)) {
+    ended_.emplace(from, End{str_cat("has ended with exit code ", number_after(kGivenUp)), {}});
+    engine_->give_up();
+  } else if (begins_with(kEnding)) {
+    char* after = nullptr;
+    const long status = std::strtol(text.c_str() + kEnding.size(), &after, 10);
+    const std::uint64_t runs = std::strtoull(after, nullptr, 10);
+    ended_.emplace(
+        from, End{str_cat("has ended with exit code ", status, " after ", runs_text(runs)), runs});
+  } else {
+    return false;
+  }
   return true;
 }
 
@@ -269,9 +280,7 @@ std::optional<std::string> Job::ended_before(int process, std::uint64_t run) con
   const auto found = ended_.find(process);
   if (found == ended_.end() || !found->second.runs || *found->second.runs >= run)
     return std::nullopt;
-  const std::uint64_t runs = *found->second.runs;
-  return str_cat("has ended with exit code ", found->second.status, " after ", runs_text(runs),
-                 ", during run ", run, " of the others");
+  return str_cat(found->second.how, ", during run ", run, " of the others");
 }
 
 // Returns when all processes end as well; exits with an error that names one that dies instead.
@@ -288,7 +297,7 @@ void Job::await_others() {
                      [this](int process, const std::string& text) {
                        if (text.starts_with(kGivenUp) && text != str_cat(kGivenUp, 0))
                          failed_process = process;
-                       heard_end(process, text);
+                       heard(process, text);
                      }});
   liveness_->say(str_cat(kEnding, exit_status, ' ', ended_runs_.load()));
   const auto all_have = [this] {

@@ -6,11 +6,13 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/comm/mpi/mpi_engine.h"
@@ -66,26 +68,42 @@ class Job {
   void note_ended(std::uint64_t run) {
     if (run > ended_runs_) ended_runs_ = run;
   }
-  // A run has failed and this was reported: the job ends without MPI_Finalize, which waits for all
-  // processes and may write to freed memory.
-  void note_failed() { engine_->give_up(); }
+  // After a run that failed: returns once all processes have called this and nothing of that run is
+  // in flight between them, so that the next one can begin. In job_renewal.cpp. Error{CommFailed}:
+  // a process has died, ended or not called it within `deadline` (0: none), or a transfer in flight
+  // cannot be ended; the other processes then get an error that names this one, and the job has to
+  // be restarted.
+  void begin_again(std::chrono::milliseconds deadline);
+  // What other processes have said to the next run, in begin_again().
+  std::vector<std::pair<int, std::string>> take_unheard() {
+    const std::scoped_lock lock(mutex_);
+    return std::exchange(unheard_, {});
+  }
   // Poison for a run that this process has not begun, from a process that is ahead; kept in order
   // of arrival.
   void keep(const PoisonNotice& poison);
   std::vector<PoisonNotice> kept_poisons(std::uint64_t run) const;
   // Warns of a connected but silent process. `who`: as from text(), or with its ranks.
   static void warn_of_silence(const std::string& who, std::chrono::milliseconds since);
-  // If `text` is another process's notice that it ends, records that and returns true.
-  bool heard_end(int from, const std::string& text);
+  // If `text` is another process's notice that it ends, begins again or cannot, records that and
+  // returns true.
+  bool heard(int from, const std::string& text);
   // How a process ended that has not completed `run`: "has ended with exit code 7 after ..."; none:
   // not known to have.
   std::optional<std::string> ended_before(int process, std::uint64_t run) const;
 
  private:
   struct End {
-    int status = 0;
+    std::string how;                    // "has ended with exit code 7 after 2 runs"
     std::optional<std::uint64_t> runs;  // none: it gave up
   };
+  // What a process says to the others after a run that failed.
+  static constexpr std::string_view kBegins = "begins ", kCannot = "cannot run again: ";
+  [[noreturn]] void refuse_to_begin(const std::string& why);
+  void await_renewal(std::chrono::milliseconds deadline, const std::function<bool()>& over,
+                     const std::function<std::string()>& missing);
+  std::string end_of_any() const;
+  void drop_notices_before(std::uint64_t run);
   void await_others();
   void watch_neighbours();
   void meet(std::chrono::milliseconds deadline);
@@ -100,8 +118,10 @@ class Job {
   std::atomic<bool> is_taken_{false};
   std::atomic<std::uint64_t> runs_{0}, ended_runs_{0};
   std::mutex handing_over_;
-  mutable std::mutex mutex_;  // guards the two below
-  std::map<int, End> ended_;  // by process
+  mutable std::mutex mutex_;             // guards all below
+  std::map<int, End> ended_;             // by process
+  std::map<int, std::uint64_t> begins_;  // by process: the run that it begins after a failure
+  std::vector<std::pair<int, std::string>> unheard_;
   std::vector<PoisonNotice> poisons_;
 };
 

@@ -75,6 +75,7 @@ class ProcessRoster final : public Roster {
                   [this] { thread_group_.poll_remote(); }});
     job_.liveness().set_deadline(options.timeout);
     job_.engine()->set_deadline(std::chrono::nanoseconds(options.timeout).count());
+    for (const auto& [from, text] : job_.take_unheard()) said(from, text);
     job_.liveness().listen(
         {[this](int process, const std::string& why) { lost(process, "has died: " + why); },
          [this](int process, std::chrono::milliseconds since) {
@@ -98,10 +99,7 @@ class ProcessRoster final : public Roster {
       job_.engine()->on_broken(nullptr);
     }
     ranks_->stop(is_latest);
-    if (failed_)
-      job_.note_failed();
-    else
-      job_.note_ended(run_);
+    if (!failed_) job_.note_ended(run_);
   }
   int size() const override { return size_; }
   const std::vector<int>& here() const override { return here_; }
@@ -173,7 +171,7 @@ class ProcessRoster final : public Roster {
     job_.liveness().say(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   }
   void said(int from, const std::string& text) {
-    if (job_.heard_end(from, text)) {
+    if (job_.heard(from, text)) {
       if (const auto how = job_.ended_before(from, run_)) lost(from, *how);
       return;
     }
@@ -266,12 +264,11 @@ std::unique_ptr<Roster> make_process_roster(const WorldOptions& options) {
 }
 
 std::unique_ptr<Roster> make_process_roster(const WorldOptions& options, Job& job) {
-  if (job.engine()->halted())
-    fail(ErrorKind::CommFailed, "an earlier run of this job failed: restart all processes");
   Job::Turn turn = job.take_turn();
   CS_REQUIRE(
       turn,
       "a run of this process has not ended yet: over several processes runs follow one another");
+  if (job.engine()->halted()) job.begin_again(options.timeout);
   return std::make_unique<ProcessRoster>(options, job, std::move(turn));
 }
 

@@ -150,6 +150,45 @@ class Faults(unittest.TestCase):
         # Hydra kills the others when the first one exits, and a killed one's 9 may hide that code.
         self.assertIn(Job("caught 3", 1, 3).code, [3, 9] if MPI == "mpich" else [3])
 
+    def again(self, how, processes, ranks=None, timeout=20):
+        """What the processes got from a second run."""
+        job = Job(f"again {how}", 1, processes, ranks, timeout)
+        self.assertLess(job.after, ENDED + 2 * timeout, job.text())
+        return job, re.findall(r"^again: (.*)", job.out, re.MULTILINE)
+
+    def test_a_job_runs_again_after_a_run_of_which_a_rank_threw(self):
+        for processes, ranks in ((2, 2), (3, 3), (2, 4)):
+            job, again = self.again("throw", processes, ranks)
+            self.assertEqual((again, job.code, job.err), (["done"] * processes, 0, ""), job.text())
+
+    def test_a_job_of_which_a_process_has_died_does_not_run_again(self):
+        job, again = self.again("kill", 3)
+        if MPI != "mpich":  # hydra ends the survivors
+            self.assertEqual(len(again), 2, job.text())
+        for line in again:
+            self.assertRegex(line, r"^no run can follow the one that failed: process 1 \(pid \d+ on [^)]+\) has died: .*: restart all processes$")
+
+    def test_a_process_that_does_not_run_again_is_named(self):
+        job, again = self.again("alone", 3)
+        self.assertEqual(len(again), 2, job.text())
+        self.assertTrue(any(re.search(r": process 1 \(pid \d+ on [^)]+\) has ended with exit code 0: restart all processes$", line) for line in again), job.text())
+        for line in again:
+            self.assertRegex(line, r"process 1 \(pid \d+ on [^)]+\) (has ended with exit code 0|cannot run again: .*): restart all processes$")
+
+    def test_a_process_that_comes_too_late_to_run_again_is_named_and_told(self):
+        job, again = self.again("late", 2, timeout=2)
+        self.assertEqual(len(again), 2, job.text())
+        self.assertRegex("\n".join(again), r": process 1 \(pid \d+ on [^)]+\) did not run ranks again within 2 s: restart all processes")
+        self.assertRegex("\n".join(again), r": process 0 \(pid \d+ on [^)]+\) cannot run again: process 1 ")
+
+    def test_a_job_does_not_run_again_while_memory_of_the_program_is_in_flight(self):
+        if MPI == "torchrun":  # whose messages have been copied
+            return
+        job, again = self.again("lent", 2)
+        self.assertEqual(len(again), 2, job.text())
+        for line in again:
+            self.assertRegex(line, r"a send of \d+ bytes to process \d is in flight in memory of the program: restart all processes$")
+
     def test_a_stopped_process_is_warned_of_at_a_quarter_of_the_deadline_and_is_an_error_at_it(self):
         job = Job("stop", 1, 2, timeout=8)
         self.assertNotEqual(job.code, 0, job.text())

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -59,16 +60,21 @@ void grieve(const std::string& how) {
     ::_exit(0);
   }
   if (how == "pause") ::kill(::getpid(), SIGSTOP);
-  if (how == "throw") throw std::runtime_error("disk full");
+  if (how == "throw" || how == "late" || how == "alone") throw std::runtime_error("disk full");
   if (how == "abort") abort_mpi();
   if (how == "leave") return;
-  if (how == "disagree" || how.starts_with("caught")) return;
+  if (how == "disagree" || how == "lent" || how.starts_with("caught")) return;
   if (how == "sleep") std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
-cs::Task<void> program(cs::World& world, int rank, const std::string& how, int after) {
+// `kept`: what is in flight is owned by the library.
+cs::Task<void> program(cs::World& world, int rank, const std::string& how, int after,
+                       bool kept = false) {
   const auto comm = world.communicator();
-  std::vector<float> data(1 << 18, 1.0F);
+  std::vector<float> own(1 << 18, 1.0F);
+  const auto buffer = world.device()->make_buffer(own.size() * sizeof(float));
+  const std::span data(kept ? static_cast<float*>(buffer->data()) : own.data(), own.size());
+  for (float& x : data) x = 1.0F;
   const int steps = how == "short" ? after : 400;
   for (int step = 0; step < steps; ++step) {
     if (step == after && world.rank() == rank) {
@@ -77,17 +83,19 @@ cs::Task<void> program(cs::World& world, int rank, const std::string& how, int a
     }
     cs::Collective sum;
     sum.kind = cs::CollectiveKind::AllReduce;
-    const bool disagrees = how == "disagree" || how.starts_with("caught");
+    const bool disagrees = how == "disagree" || how == "lent" || how.starts_with("caught");
     sum.reduce =
         step == after && world.rank() == rank && disagrees ? cs::Reduce::Max : cs::Reduce::Sum;
     sum.extent = static_cast<std::int64_t>(data.size());
     sum.send = sum.recv = data.data();
+    if (kept) sum.keep_send = sum.keep_recv = buffer;
     try {
       co_await comm->issue(sum);
     } catch (...) {
       std::cout << "told at " + std::to_string(now()) + '\n' << std::flush;
       throw;
     }
+    if (data[7] != static_cast<float>(world.size())) throw std::runtime_error("wrong sum");
     for (float& x : data) x = 1.0F;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
@@ -122,6 +130,28 @@ int catch_error(const cs::WorldOptions& options, const cs::Program& main, const 
   return 9;
 }
 
+// "again throw": runs once more after a run of which a rank came to grief so.
+int run_again(const cs::WorldOptions& options, int rank, const std::string& how, int after) {
+  bool here = false;
+  try {
+    cs::run_ranks(options, [&](cs::World& world) {
+      here = here || world.rank() == rank;
+      return program(world, rank, how, after, how != "lent");
+    });
+  } catch (const std::exception&) {
+  }
+  if (here && how == "alone") return 0;
+  if (here && how == "late") std::this_thread::sleep_for(2 * options.timeout);
+  try {
+    cs::run_ranks(options,
+                  [&](cs::World& world) { return program(world, -1, "short", after, true); });
+    std::cout << "again: done\n" << std::flush;
+  } catch (const cs::Error& error) {
+    std::cout << std::string("again: ") + error.what() + '\n' << std::flush;
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -136,6 +166,8 @@ int main(int argc, char** argv) {
     return is_without_mpi() ? cs::run(options_of(argc, argv), of_ranks)
                             : cs::run(static_cast<int>(rest.size()), rest.data(), of_ranks);
   };
+  if (how.starts_with("again "))
+    return run_again(options_of(argc, argv), rank, how.substr(sizeof "again"), after);
   if (how.starts_with("caught")) return catch_error(options_of(argc, argv), main, how);
   int code = run(main);
   if (how == "once") {  // the others run once more

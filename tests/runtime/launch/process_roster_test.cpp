@@ -152,6 +152,26 @@ TEST(ProcessRoster, HearsOfAGroupThatWasPoisonedBeforeItsRunBegan) {
   expect_failure(*world_of_zero->subgroup(kBoth, "dp"), "disk full");
 }
 
+// As a handler does, which runs before the first one is gone.
+TEST(ProcessRoster, FollowsOneThatFailedAndStillExists) {
+  const Jobs jobs(2);
+  std::vector<std::unique_ptr<Roster>> failed(2), next(2);
+  jobs.each([&](std::size_t p) { failed[p] = make_process_roster(kTwoRanks, *jobs.all[p]); });
+  failed[0]->fail("disk full");
+  jobs.each([&](std::size_t p) {
+    failed[p]->leave(static_cast<int>(p));
+    failed[p]->end();
+    next[p] = make_process_roster(kTwoRanks, *jobs.all[p]);
+  });
+  failed.clear();
+  jobs.each([&](std::size_t p) {
+    const int rank = static_cast<int>(p);
+    EXPECT_NO_THROW(next[p]->control(rank)->issue({}).wait());
+    next[p]->leave(rank);
+    next[p]->end();
+  });
+}
+
 using Variables = std::map<std::string, std::string>;
 
 TEST(ProcessRoster, WithoutALauncherAllRanksAreHere) {

@@ -154,7 +154,7 @@ using Program = std::function<Task<void>(World&)>;
 // code that cannot be interrupted: whatever they wait for, a peer, a timer or a socket, throws
 // PeerFailure, which unwinds their coroutines. The original error is then rethrown, not one that
 // only reports it. A rank that ends with Error{Cancelled} has exited rather than failed, and does
-// not end the others. Error{BadInput} for invalid options.
+// not end the others. It can be called again after a failure. Error{BadInput} for invalid options.
 void run_ranks(const WorldOptions& options, const Program& program);
 
 // run_ranks for a main(): a failure is printed to stderr as one line when it happens ("error: rank
