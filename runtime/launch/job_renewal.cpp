@@ -85,7 +85,6 @@ void Job::begin_again(milliseconds deadline) {
              const std::scoped_lock lock(mutex_);
              unheard_.emplace_back(from, text);
            }});
-  liveness_->set_deadline(deadline);
   if (const std::string end = end_of_any(); !end.empty()) refuse_to_begin(end);
   if (const std::string obstacle = engine_->obstacle(); !obstacle.empty())
     refuse_to_begin(obstacle);

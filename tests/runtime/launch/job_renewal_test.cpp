@@ -69,9 +69,11 @@ TEST(JobRenewal, AllProcessesBeginTheSameRun) {
 TEST(JobRenewal, AProcessThatDoesNotComeIsNamedAtTheDeadlineAndToldLater) {
   Failed jobs(3);
   std::vector<std::string> errors(3);
+  ::testing::internal::CaptureStderr();
   jobs.each([&](int p) {
     if (p != 1) errors[static_cast<std::size_t>(p)] = jobs.error_of(p, 1'000ms);
   });
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "") << "process 1 is not silent";
   for (const std::size_t p : {0, 2}) {
     expect_in("no run can follow the one that failed: process ", errors[p]);
     expect_in("process 1 (pid ", errors[p]);

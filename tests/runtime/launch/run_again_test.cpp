@@ -10,7 +10,6 @@
 #include <coshard/runtime/coro/when_all.h>
 #include <coshard/runtime/error.h>
 #include <coshard/runtime/launch/world.h>
-#include "tests/support/device.h"
 #include "tests/support/errors.h"
 
 namespace coshard::run_again {
@@ -21,11 +20,7 @@ using testing::Boom;
 
 constexpr std::int64_t kFew = 3, kMany = 3'000'000;  // a message of its own; blocks of 4 MiB
 
-WorldOptions options_of(int ranks) {
-  WorldOptions options = testing::test_options(ranks);
-  options.timeout = 30s;
-  return options;
-}
+WorldOptions options_of(int ranks) { return {.ranks = ranks, .threads = 1, .timeout = 30s}; }
 
 Work issue(World& world, std::int64_t count, Reduce reduce, float term) {
   Collective c;
@@ -153,6 +148,15 @@ Task<void> cancels(World& world) {
 TEST(RunAgain, AfterABranchThatWasCancelled) {
   expect_failure(options_of(2), cancels);
   expect_sums(2);
+}
+
+TEST(RunAgain, WithRanksThatShareThreads) {
+  WorldOptions sharing = options_of(4);
+  sharing.rank_threads = 1;
+  for (int i = 0; i < 3; ++i) {
+    expect_failure(sharing, throws_on_the_last);
+    EXPECT_NO_THROW(run_ranks(sharing, [](World& world) { return sums(world, kMany); }));
+  }
 }
 
 TEST(RunAgain, WithAnotherNumberOfRanks) {
