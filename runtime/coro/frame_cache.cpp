@@ -1,5 +1,7 @@
 #include <coshard/runtime/coro/frame_cache.h>
 
+#include <coshard/runtime/coro/stack_room.h>
+
 namespace coshard {
 
 constinit thread_local FrameCache frame_cache;
@@ -9,7 +11,10 @@ namespace {
 // Opens the lists of its thread, and empties and closes them when the thread ends. Frames freed
 // even later (by other thread-local or static destructors) find no room and go to operator delete.
 struct Janitor {
-  Janitor() { frame_cache.room.fill(FrameCache::kKeep); }
+  Janitor() {
+    frame_cache.room.fill(FrameCache::kKeep);
+    StackRoom::know();  // tasks may be destroyed here without an executor
+  }
   ~Janitor() {
     for (FrameCache::Free*& head : frame_cache.head) {
       while (head != nullptr) {

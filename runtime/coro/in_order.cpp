@@ -44,7 +44,7 @@ void InOrderWait::give_up() noexcept {
   given_up_ = true;
   unlink();
   if (task_.done()) return executor_->give_up(*this);
-  branch_->cancel(parent_.cancelled());
+  StackRoom::with_enough([this] { branch_->cancel(parent_.cancelled()); });
 }
 
 void InOrderWait::await_resume() const { parent_.throw_if_cancelled(); }

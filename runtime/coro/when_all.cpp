@@ -67,7 +67,10 @@ void StartAll::cancel_children(const std::exception_ptr& cause) {
 }
 
 // The parent was cancelled: cancels its children; the parent resumes when they have ended.
-void StartAll::give_up() noexcept { cancel_children(parent_.cancelled()); }
+// They may be nested without end.
+void StartAll::give_up() noexcept {
+  StackRoom::with_enough([this] { cancel_children(parent_.cancelled()); });
+}
 
 void StartAll::await_resume() const {
   if (first_) std::rethrow_exception(first_);

@@ -1,8 +1,10 @@
 #pragma once
 // How much stack is left. A task that is awaited runs on its awaiter's stack, so nested awaits use
-// it up: each await checks that enough is left.
+// it up: each await checks that enough is left. So do tasks that are destroyed and hold others;
+// these go on on another stack.
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #pragma GCC visibility push(default)
 namespace coshard {
@@ -19,6 +21,8 @@ class StackRoom {
  public:
   // What awaits leave free, for the functions that a task calls.
   static constexpr std::size_t kKept = std::size_t{64} << 10;
+  // What is left for destructors before they go on on another stack.
+  static constexpr std::size_t kShort = std::size_t{48} << 10;
 
   // Error{BadInput}: less than kKept bytes are left. Nothing is known of a stack that is neither a
   // thread's nor the library's, such as a fiber of the program's.
@@ -26,6 +30,16 @@ class StackRoom {
     const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
     if (here - current_.bottom < kKept) [[unlikely]]
       fail(here);
+  }
+  [[gnu::always_inline]] static bool is_short() {
+    return reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)) - current_.bottom < kShort;
+  }
+  // Calls `work` on a stack of its own. False: there is no memory for one, and it was not called.
+  static bool on_another(const std::function<void()>& work);
+  // Calls `work`, on another stack if this one is short and memory allows.
+  template <class Work>
+  static void with_enough(const Work& work) {
+    if (!is_short() || !on_another(work)) work();
   }
   // The calling thread's own stack, unless the stack is known already.
   static void know() {

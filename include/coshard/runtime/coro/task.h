@@ -3,10 +3,10 @@
 // Move-only; the Task owns the frame: dropping one that has not started, or is suspended, destroys
 // its locals. Not thread-safe: everything that resumes a task goes through its Executor
 // (executor.h).
-//   Limit: a task starts on its awaiter's stack and is destroyed from it, like a call. Recursion by
-//          co_await takes about 130 bytes of stack per level: 60,000 levels fit into 8 MiB. An
-//          await that leaves less than 64 KiB is Error{BadInput}. The number of successive awaits
-//          is not limited.
+//   Limit: a task starts on its awaiter's stack, like a call. Recursion by co_await takes about 130
+//          bytes of stack per level: 60,000 levels fit into 8 MiB. An await that leaves less than
+//          64 KiB is Error{BadInput}. The number of successive awaits is not limited, nor how many
+//          tasks hold one another: their destruction takes further stacks as needed.
 #include <concepts>
 #include <coroutine>
 #include <exception>
@@ -27,6 +27,10 @@ class Task;
 
 // Error{BadInput}: an empty task was awaited. Out of line, to keep awaiting small.
 [[noreturn]] void fail_empty_task();
+// On another stack: this one is short. Without memory for one, the frame is left as it is.
+void destroy_with_room(std::coroutine_handle<> frame) noexcept;
+// The same for a coroutine that goes on. Returns what is to be resumed here: it, without memory.
+std::coroutine_handle<> resume_with_room(std::coroutine_handle<> coroutine) noexcept;
 
 class TaskPromiseBase;
 
@@ -65,10 +69,16 @@ class TaskPromiseBase {
     template <class Promise>
     std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> self) const noexcept {
       TaskPromiseBase& promise = self.promise();
-      if (promise.join_ != nullptr) return promise.join_->ended(promise);
-      return promise.continuation_ ? promise.continuation_ : std::noop_coroutine();
+      if (promise.join_ != nullptr) return next(promise.join_->ended(promise));
+      return promise.continuation_ ? next(promise.continuation_) : std::noop_coroutine();
     }
     void await_resume() const noexcept {}
+
+   private:
+    // Not every compiler resumes in place of this call.
+    static std::coroutine_handle<> next(std::coroutine_handle<> awaiter) noexcept {
+      return StackRoom::is_short() ? resume_with_room(awaiter) : awaiter;
+    }
   };
 
   std::suspend_always initial_suspend() const noexcept { return {}; }
@@ -152,7 +162,11 @@ class [[nodiscard]] Task {
     return *this;
   }
   ~Task() {
-    if (handle_) handle_.destroy();
+    if (!handle_) return;
+    if (StackRoom::is_short()) [[unlikely]]
+      destroy_with_room(handle_);
+    else
+      handle_.destroy();
   }
 
   explicit operator bool() const noexcept { return static_cast<bool>(handle_); }
