@@ -40,7 +40,7 @@ Tensor own_copy(const Tensor& tensor) { return tensor.defined() ? copy_of(tensor
 // Fails in a child of a when_all, where the work of siblings would be recorded too.
 Task<Tensor> CapturedStep::record(std::shared_ptr<State> state, std::vector<Tensor> inputs) {
   const std::shared_ptr<Device>& device = World::current()->device();
-  if (Branch::current().child_path() != nullptr)
+  if (!Branch::current().is_main())
     fail(ErrorKind::Unsupported,
          str_cat("captured step: recorded in branch ", Branch::current().path(),
                  ", where it would record the work of siblings too; make the "

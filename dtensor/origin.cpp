@@ -31,7 +31,7 @@ std::string_view name_of(const Tensor& t) { return t.grad_meta() ? t.grad_meta()
 
 Tensor numbered(Tensor tensor, Numbered kind) {
   tensor.set_origin(0);
-  if (Branch::current().child_path() != nullptr) return tensor;
+  if (!Branch::current().is_main()) return tensor;
   const bool parameter = kind == Numbered::Parameter;
   const std::uint64_t number = ++(parameter ? given->parameters : given->dtensors);
   tensor.set_origin(2 * number + (parameter ? 1 : 0));

@@ -40,8 +40,11 @@ Branch::Branch(Branch& parent, int position, const std::string& name)
       place(parent.place),
       parent_(&parent),
       id_(mixed(parent.id_, static_cast<std::uint64_t>(position))),
-      path_(std::make_shared<const std::string>(str_cat(parent.path_ ? *parent.path_ + '.' : "",
-                                                        name.empty() ? str_cat(position) : name))) {
+      position_(position),
+      depth_(parent.depth_ + 1),
+      name_(name),
+      slots_(parent.slots_) {
+  for (Slot& slot : slots_) slot.destroy = nullptr;
   for (const BranchForked hook : fork_hooks()) hook(parent, *this, position);
 }
 
@@ -49,16 +52,28 @@ Branch::~Branch() { forget(); }
 
 void Branch::forget() noexcept {
   for (auto slot = slots_.rbegin(); slot != slots_.rend(); ++slot)
-    if (slot->value != nullptr) slot->destroy(std::exchange(slot->value, nullptr));
+    if (slot->destroy != nullptr) std::exchange(slot->destroy, nullptr)(slot->value);
+  slots_.clear();
+}
+
+const std::shared_ptr<const std::string>& Branch::child_path() const {
+  if (path_ != nullptr || is_main()) return path_;
+  constexpr int kNamed = 16;
+  std::vector<const Branch*> named;
+  for (const Branch* b = this; !b->is_main() && std::ssize(named) < kNamed; b = b->parent_)
+    named.push_back(b);
+  std::string text = depth_ > kNamed ? str_cat('(', depth_ - kNamed, " more)") : "";
+  for (auto b = named.rbegin(); b != named.rend(); ++b) {
+    if (!text.empty()) text += '.';
+    text += (*b)->name_.empty() ? str_cat((*b)->position_) : (*b)->name_;
+  }
+  path_ = std::make_shared<const std::string>(std::move(text));
+  return path_;
 }
 
 Branch& Branch::current() noexcept { return RankContext::current().branch(); }
 
-const std::exception_ptr& Branch::cancelled_within() const noexcept {
-  for (const CancelScope* scope = innermost_; scope != nullptr; scope = scope->outer_)
-    if (scope->cause_) return scope->cause_;
-  return cause_;
-}
+const std::exception_ptr& Branch::cancelled_within() const noexcept { return cancelled_->cause_; }
 
 void Branch::cancel(const std::exception_ptr& cause) {
   if (cause_) return;
@@ -84,18 +99,32 @@ std::stop_token Branch::stop_token() {
   return stop_->get_token();
 }
 
-CancelScope::CancelScope() : branch_(Branch::current()), outer_(branch_.innermost_) {
+CancelScope::CancelScope()
+    : branch_(Branch::current()),
+      outer_(branch_.innermost_),
+      depth_(outer_ != nullptr ? outer_->depth_ + 1 : 0) {
   branch_.innermost_ = this;
   if (branch_.cancelled()) stop_.request_stop();
 }
 
-CancelScope::~CancelScope() { branch_.innermost_ = outer_; }
+CancelScope::~CancelScope() {
+  branch_.innermost_ = outer_;
+  if (branch_.cancelled_ != this) return;
+  CancelScope* scope = outer_;
+  while (scope != nullptr && !scope->cause_) scope = scope->outer_;
+  branch_.cancelled_ = scope;
+}
 
 void CancelScope::cancel(const std::exception_ptr& cause) {
   if (cause_) return;
   cause_ = cause;
-  for (CancelScope* scope = branch_.innermost_; scope != outer_; scope = scope->outer_)
-    scope->stop_.request_stop();
+  CancelScope* const before = branch_.cancelled_;
+  const bool within = before != nullptr && before->depth_ > depth_;
+  if (!within) branch_.cancelled_ = this;
+  // The scopes within one that was cancelled have been asked.
+  CancelScope* scope = within ? before->outer_ : branch_.innermost_;
+  if (stop_.stop_requested()) scope = outer_;
+  for (; scope != outer_; scope = scope->outer_) scope->stop_.request_stop();
   branch_.end_wait();
 }
 

@@ -27,14 +27,13 @@ void InOrderWait::await_suspend(std::coroutine_handle<> awaiter) {
   branch_->unordered = true;
   promise_.set_join(*this);
   executor_->enqueue(task_, *branch_);
-  if (parent_.unordered)
-    executor_->wait_unordered(*this, awaiter);
-  else
-    executor_->wait(*this, awaiter);
+  executor_->wait(*this, awaiter);
+  // What has no order is not looked for, but told: these may be nested without end.
+  if (parent_.unordered) unlink();
 }
 
 std::coroutine_handle<> InOrderWait::ended(TaskPromiseBase&) noexcept {
-  if (given_up_) executor_->give_up(*this);
+  if (given_up_ || parent_.unordered) executor_->give_up(*this);
   return std::noop_coroutine();
 }
 

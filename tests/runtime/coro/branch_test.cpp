@@ -1,7 +1,9 @@
 // Branches: ids, values that children begin with, cancellation of a part.
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
+#include <vector>
 
 #include <coshard/runtime/coro/branch.h>
 #include <coshard/runtime/error.h>
@@ -23,6 +25,60 @@ TEST(BranchOf, AChildIsToldByItsPositionsAndBeginsWithItsParentsValues) {
   word.own(child) = "its";
   EXPECT_EQ(word.get(), "mine");
   word.own().clear();
+}
+
+TEST(BranchOf, ItsPathIsShortHoweverDeepItIs) {
+  Branch& root = Branch::current();
+  word.own() = "of the root";
+  std::vector<std::unique_ptr<Branch>> nested;
+  for (int i = 0; i < 1000; ++i)
+    nested.push_back(std::make_unique<Branch>(i == 0 ? root : *nested.back(), i % 2, ""));
+  EXPECT_EQ(nested[15]->path(), "0.1.0.1.0.1.0.1.0.1.0.1.0.1.0.1");
+  EXPECT_EQ(nested[999]->path(), "(984 more).0.1.0.1.0.1.0.1.0.1.0.1.0.1.0.1");
+  EXPECT_TRUE(root.is_main());
+  EXPECT_FALSE(nested[0]->is_main());
+  EXPECT_EQ(word.own(*nested[500]), "of the root");
+  word.own(*nested[500]) = "its";
+  Branch child(*nested[500], 0, "");
+  EXPECT_EQ(word.own(child), "its");
+  EXPECT_EQ(word.own(*nested[999]), "of the root");
+  while (!nested.empty()) nested.pop_back();
+  word.own().clear();
+}
+
+std::string cause_of(const Branch& branch) {
+  try {
+    branch.throw_if_cancelled();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+std::exception_ptr cancelled(const char* why) {
+  return std::make_exception_ptr(Error(ErrorKind::Cancelled, why));
+}
+TEST(BranchOf, TheInnermostScopeThatWasCancelledCounts) {
+  Branch& branch = Branch::current();
+  CancelScope outer;
+  {
+    CancelScope middle;
+    {
+      CancelScope inner;
+      middle.cancel(cancelled("middle"));
+      EXPECT_FALSE(outer.stop_token().stop_requested());
+      EXPECT_TRUE(inner.stop_token().stop_requested());
+      EXPECT_EQ(cause_of(branch), "middle");
+      outer.cancel(cancelled("outer"));
+      EXPECT_TRUE(outer.stop_token().stop_requested());
+      EXPECT_EQ(cause_of(branch), "middle");
+      inner.cancel(cancelled("inner"));
+      EXPECT_EQ(cause_of(branch), "inner");
+    }
+    EXPECT_EQ(cause_of(branch), "middle");
+    CancelScope later;
+    EXPECT_TRUE(later.stop_token().stop_requested());
+  }
+  EXPECT_EQ(cause_of(branch), "outer");
 }
 
 TEST(BranchOf, OnceCancelledItThrowsItsFirstCause) {

@@ -32,14 +32,16 @@ class Branch {
   static Branch& current() noexcept;  // of this thread's rank
 
   // Identifies the branch by the positions of the when_alls around it: equal on all ranks whose
-  // programs have the same structure. "main", "0.2".
+  // programs have the same structure.
   std::uint64_t id() const noexcept { return id_; }
-  std::string path() const { return path_ ? *path_ : "main"; }
-  const std::shared_ptr<const std::string>& child_path() const noexcept { return path_; }
+  bool is_main() const noexcept { return parent_ == nullptr; }
+  // For texts: "main", "0.2"; of one nested deeper than 16, the innermost: "(3 more).0.1...".
+  std::string path() const { return is_main() ? "main" : *child_path(); }
+  const std::shared_ptr<const std::string>& child_path() const;  // null: the main branch
 
   // The cause of its cancellation; null: not cancelled.
   const std::exception_ptr& cancelled() const noexcept {
-    return innermost_ == nullptr ? cause_ : cancelled_within();
+    return cancelled_ == nullptr ? cause_ : cancelled_within();
   }
   void throw_if_cancelled() const {
     if (const std::exception_ptr& cause = cancelled()) [[unlikely]]
@@ -65,17 +67,14 @@ class Branch {
   friend class BranchLocal;
   struct Slot {
     void* value = nullptr;
-    void (*destroy)(void*) = nullptr;
+    void (*destroy)(void*) = nullptr;  // null: the value is the parent's
   };
   static int new_slot();
-  const std::exception_ptr& cancelled_within() const noexcept;  // or in a scope
+  const std::exception_ptr& cancelled_within() const noexcept;
   void end_wait();
-  Slot* find(int index) noexcept {
-    for (Branch* b = this; b != nullptr; b = b->parent_)
-      if (const auto i = static_cast<std::size_t>(index);
-          i < b->slots_.size() && b->slots_[i].value)
-        return &b->slots_[i];
-    return nullptr;
+  const void* find(int index) const noexcept {
+    const auto i = static_cast<std::size_t>(index);
+    return i < slots_.size() ? slots_[i].value : nullptr;
   }
   Slot& own(int index) {
     const auto i = static_cast<std::size_t>(index);
@@ -85,8 +84,12 @@ class Branch {
 
   Branch* parent_ = nullptr;
   std::uint64_t id_ = 0;
-  std::shared_ptr<const std::string> path_;  // null: the main branch
+  int position_ = 0;
+  int depth_ = 0;
+  std::string name_;
+  mutable std::shared_ptr<const std::string> path_;  // null: nobody has asked yet
   CancelScope* innermost_ = nullptr;
+  CancelScope* cancelled_ = nullptr;  // the innermost that was cancelled
   std::exception_ptr cause_;
   std::optional<std::stop_source> stop_;
   std::vector<Slot> slots_;
@@ -107,6 +110,7 @@ class CancelScope {
   friend class Branch;
   Branch& branch_;
   CancelScope* outer_;
+  int depth_;
   std::exception_ptr cause_;
   std::stop_source stop_;
 };
@@ -120,19 +124,15 @@ class BranchLocal {
   // Returns T() if nothing was set.
   const T& get() const {
     static const T nothing{};
-    const Branch::Slot* slot = Branch::current().find(index_);
-    return slot != nullptr ? *static_cast<const T*>(slot->value) : nothing;
+    const void* value = Branch::current().find(index_);
+    return value != nullptr ? *static_cast<const T*>(value) : nothing;
   }
   // The branch's own copy, for writing.
   T& own() const { return own(Branch::current()); }
   T& own(Branch& branch) const {
-    const Branch::Slot* from = branch.find(index_);
     Branch::Slot& slot = branch.own(index_);
-    if (slot.value == nullptr) {
-      // `from` may be stale if the vector has grown; non-null means the parent had a value.
-      slot.value = from != nullptr && branch.parent_ != nullptr
-                       ? new T(*static_cast<const T*>(branch.parent_->find(index_)->value))
-                       : new T();
+    if (slot.destroy == nullptr) {
+      slot.value = slot.value != nullptr ? new T(*static_cast<const T*>(slot.value)) : new T();
       slot.destroy = [](void* value) { delete static_cast<T*>(value); };
     }
     return *static_cast<T*>(slot.value);
