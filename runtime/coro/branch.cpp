@@ -6,6 +6,7 @@
 #include <coshard/runtime/coro/executor.h>
 #include <coshard/runtime/coro/rank_context.h>
 #include <coshard/runtime/error.h>
+#include "runtime/coro/deadline_passed.h"
 
 namespace coshard {
 namespace {
@@ -76,7 +77,7 @@ Branch& Branch::current() noexcept { return RankContext::current().branch(); }
 const std::exception_ptr& Branch::cancelled_within() const noexcept { return cancelled_->cause_; }
 
 void Branch::cancel(const std::exception_ptr& cause) {
-  if (cause_) return;
+  if (cause_ && (is_past_a_deadline(cause_) || !is_past_a_deadline(cause))) return;
   cause_ = cause;
   for (CancelScope* scope = innermost_; scope != nullptr; scope = scope->outer_)
     scope->stop_.request_stop();

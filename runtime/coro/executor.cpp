@@ -39,7 +39,7 @@ Executor::~Executor() {
 }
 
 void Executor::require_asio() const {
-  if (thread_ != nullptr && thread_->virtual_time()) [[unlikely]]
+  if (virtual_time()) [[unlikely]]
     fail(ErrorKind::Unsupported,
          "executor: a simulation has no Asio timers or sockets; use sleep_for");
 }
@@ -283,7 +283,7 @@ void Executor::take_turns() {
   budget_ = kBudget;
   if (thread_ != nullptr)
     context_->parker().park(1,
-                            operations_under_way() || !foreign_.empty() ? asio_->context : nullptr);
+                            operations_under_way() || others_may_post() ? asio_->context : nullptr);
 }
 
 // Whether a peer or another thread will end a wait.
@@ -305,7 +305,7 @@ void Executor::idle() {
   const std::int64_t until = only_foreign_until(works);
   if (until != 0 && until <= now()) std::rethrow_exception(not_resumed());
   if (head == nullptr || !spin(*head))
-    sleep(head, works || !foreign_.empty(), earlier(give_up_at_ns_, until));
+    sleep(head, works || others_may_post(), earlier(give_up_at_ns_, until));
 }
 
 // Spins for as long as a sleep and a wake-up cost; returns whether there is something to do now.

@@ -13,6 +13,7 @@ namespace coshard {
 namespace {
 
 constexpr std::int64_t kGiveUpNs = 500'000'000;  // for what cannot be cancelled
+constexpr std::int64_t kForEver = std::numeric_limits<std::int64_t>::max();
 
 }  // namespace
 
@@ -32,25 +33,26 @@ std::exception_ptr Executor::waits_for_nobody() const {
             "executor: deadlock: the task waits for something that nothing will complete"));
 }
 
-void Executor::hold_foreign(const ForeignWait& wait) {
-  constexpr std::int64_t kForEver = std::numeric_limits<std::int64_t>::max();
+void Executor::hold_foreign(ForeignWait& wait) {
   const std::int64_t limit = WaitLimit::here().value_or(timeout_ns_);
   if (foreign_.empty()) foreign_limit_ns_ = 0;
   foreign_limit_ns_ = std::max(foreign_limit_ns_, limit > 0 ? limit : kForEver);
+  wait.index_ = foreign_.size();
   foreign_.push_back(&wait);
   foreign_since_ns_ = 0;
 }
 
-void Executor::release_foreign(const ForeignWait& wait) noexcept {
-  std::erase(foreign_, &wait);
+void Executor::release_foreign(ForeignWait& wait) noexcept {
+  ForeignWait* const last = foreign_.back();
+  foreign_[wait.index_] = last;
+  last->index_ = wait.index_;
+  foreign_.pop_back();
   foreign_since_ns_ = 0;
 }
 
-// When it ends a program that only foreign awaitables could wake; 0: never. Virtual time does not
-// measure what other threads do.
+// When it ends a program that only foreign awaitables could wake; 0: never.
 std::int64_t Executor::only_foreign_until(bool asio_works) {
-  const bool only = !foreign_.empty() && timers_.empty() && !asio_works && !waits_for_others() &&
-                    !(thread_ != nullptr && thread_->virtual_time());
+  const bool only = !foreign_.empty() && timers_.empty() && !asio_works && !waits_for_others();
   if (!only) foreign_since_ns_ = 0;
   if (!only) return 0;
   if (foreign_since_ns_ == 0) foreign_since_ns_ = now();
@@ -59,12 +61,18 @@ std::int64_t Executor::only_foreign_until(bool asio_works) {
 }
 
 std::exception_ptr Executor::not_resumed() const {
-  return std::make_exception_ptr(Error(
-      ErrorKind::Timeout,
-      str_cat("co_await of ", foreign_.front()->describe(), ": not resumed after ",
+  std::string text =
+      str_cat("co_await of ", foreign_.front()->describe(), whose_, ": not resumed after ",
               to_string(std::chrono::nanoseconds(foreign_limit_ns_)),
-              ", and nothing else can wake the rank; resume its handle, bound it by with_deadline, "
-              "or, if it rightly takes that long, hold a cs::WaitLimit around the await")));
+              ", and nothing else can wake the rank; ");
+  if (!failing_.empty())
+    text += str_cat("it was cancelled because a sibling failed: ", text_of(failing_.front().error),
+                    "; let its await_suspend take a std::stop_token and resume its handle then");
+  else
+    text +=
+        "resume its handle, bound it by with_deadline, or, if it rightly takes that long, hold a "
+        "cs::WaitLimit around the await";
+  return std::make_exception_ptr(Error(ErrorKind::Timeout, text));
 }
 
 bool Executor::is_here() const {
@@ -73,6 +81,10 @@ bool Executor::is_here() const {
   if (&RankContext::current() == context_) return true;
   const auto* strand = asio_->executor.target<boost::asio::strand<boost::asio::any_io_executor>>();
   return strand != nullptr && strand->running_in_this_thread();
+}
+
+bool Executor::virtual_time() const noexcept {
+  return thread_ != nullptr && thread_->virtual_time();
 }
 
 void Executor::add_beside(std::weak_ptr<void> owner, std::function<void()> destroy) {
@@ -88,9 +100,10 @@ void Executor::destroy_beside() {
   }
 }
 
-void Executor::failing(const void* place, const std::exception_ptr& error) {
-  failing_.push_back({place, error});
-  if (on_failing_) on_failing_(error);
+void Executor::failing(const void* place, const std::exception_ptr& error, std::string siblings) {
+  const std::int64_t foreign_ns = foreign_.empty() ? 0 : foreign_limit_ns_;
+  failing_.push_back({place, error, std::move(siblings), foreign_ns});
+  if (on_failing_) on_failing_(&failing_.back());
 }
 
 void Executor::settled(const void* place) noexcept {

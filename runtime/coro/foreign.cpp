@@ -39,16 +39,6 @@ struct Begins {
   bool goes = false;
 };
 
-bool is_past_a_deadline(const std::exception_ptr& cause) {
-  try {
-    if (cause) std::rethrow_exception(cause);
-  } catch (const DeadlinePassed&) {
-    return true;
-  } catch (...) {
-  }
-  return false;
-}
-
 }  // namespace
 
 // Out of line: it may destroy the frame, which the caller must not touch then.
@@ -72,6 +62,11 @@ struct ForeignWait::Target {
   Executor& executor;
   Branch& branch;
   std::coroutine_handle<> awaiter;  // null: it has been resumed, or is gone
+  const std::type_info& awaited;
+
+  std::string text() const {
+    return str_cat("awaitable ", type_name_of(awaited), " in branch ", branch.path());
+  }
 
   void deliver() {
     if (!awaiter) return;
@@ -92,6 +87,12 @@ Bounce ForeignWait::bounce(std::shared_ptr<Target> target) {
       "co_await: an awaitable that is not the library's resumed its coroutine on another thread "
       "than the rank's; the rank goes on when its executor takes the message (post to "
       "World::executor().asio_executor() and resume there, which costs less)");
+  if (target->executor.virtual_time())
+    target->executor.interrupt(std::make_exception_ptr(
+        Error(ErrorKind::Unsupported,
+              str_cat("co_await of awaitable ", type_name_of(target->awaited),
+                      ": another thread resumed it, and a simulation waits for none; resume it in "
+                      "the simulated program, or let it sleep_for"))));
   target->executor.run_soon([target] { target->deliver(); });
 }
 
@@ -100,7 +101,7 @@ ForeignWait::ForeignWait(std::coroutine_handle<> awaiter, const std::type_info& 
   Executor* executor = Executor::current();
   if (executor == nullptr) return;
   Branch& branch = Branch::current();
-  target_ = std::make_shared<Target>(Target{*executor, branch, awaiter});
+  target_ = std::make_shared<Target>(Target{*executor, branch, awaiter, awaited});
   bounce_ = bounce(target_).handle;
   handle_ = bounce_;
   branch.suspended = this;
@@ -112,7 +113,9 @@ std::stop_token ForeignWait::stop_token() const {
   return target_ != nullptr ? target_->branch.stop_token() : std::stop_token();
 }
 
-std::string ForeignWait::describe() const { return type_name_of(*awaited_); }
+std::string ForeignWait::describe() const {
+  return target_ != nullptr ? target_->text() : type_name_of(*awaited_);
+}
 
 void ForeignWait::release() noexcept {
   disarm();
@@ -125,8 +128,10 @@ void ForeignWait::release() noexcept {
 // It cannot be cancelled. Whoever has its handle may still use its awaiter, so it is waited for; but
 // a deadline has to end in time.
 void ForeignWait::give_up() noexcept {
-  if (is_past_a_deadline(target_->branch.cancelled()))
-    target_->executor.arm(*this, target_->executor.now() + kLateNs);
+  target_->branch.suspended = this;  // a deadline may come after another cause
+  if (late_ || !is_past_a_deadline(target_->branch.cancelled())) return;
+  late_ = true;
+  target_->executor.arm(*this, target_->executor.now() + kLateNs);
 }
 
 void ForeignWait::due() {

@@ -43,6 +43,7 @@ void InOrderWait::give_up() noexcept {
   given_up_ = true;
   unlink();
   if (task_.done()) return executor_->give_up(*this);
+  parent_.suspended = this;  // a deadline may come after another cause
   StackRoom::with_enough([this] { branch_->cancel(parent_.cancelled()); });
 }
 

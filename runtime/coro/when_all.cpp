@@ -47,7 +47,7 @@ std::coroutine_handle<> StartAll::ended(TaskPromiseBase& child) noexcept {
   if (child.error() && !first_ && on_failure_ == OnFailure::CancelSiblings) {
     first_ = child.error();
     if (running_ > 1 && executor_ != nullptr && !has(Fault::SiblingsAreNotCancelled)) {
-      executor_->failing(this, first_);
+      executor_->failing(this, first_, unfinished());
       cancel_children(std::make_exception_ptr(Error(
           ErrorKind::Cancelled, str_cat("cancelled: a sibling in branch ", Branch::current().path(),
                                         " failed: ", text_of(first_)))));
@@ -69,7 +69,21 @@ void StartAll::cancel_children(const std::exception_ptr& cause) {
 // The parent was cancelled: cancels its children; the parent resumes when they have ended.
 // They may be nested without end.
 void StartAll::give_up() noexcept {
+  parent_.suspended = this;  // a deadline may come after another cause
   StackRoom::with_enough([this] { cancel_children(parent_.cancelled()); });
+}
+
+std::string StartAll::unfinished() const {
+  constexpr std::size_t kNamed = 4;
+  std::string text;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < branches_.size(); ++i) {
+    if (children_[i].handle.done()) continue;
+    if (++count <= kNamed)
+      text += str_cat(text.empty() ? "" : ", ", "branch ", branches_[i]->path());
+  }
+  if (count > kNamed) text += str_cat(" and ", count - kNamed, " more");
+  return text;
 }
 
 void StartAll::await_resume() const {

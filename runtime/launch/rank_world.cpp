@@ -103,7 +103,7 @@ std::unique_ptr<World> make_world(int rank, const WorldOptions& options, Roster&
   const std::int64_t timeout_ns = std::chrono::nanoseconds(options.timeout).count();
   const std::shared_ptr<Device> device = device_of(rank, roster.place_on_host(rank), options);
   device->set_timeout(timeout_ns);
-  executor.set_timeout(timeout_ns);
+  executor.set_timeout(timeout_ns, str_cat(" of rank ", rank));
   auto control = roster.control(rank);
   control->set_timeout(timeout_ns);
   auto stopping = control_of(*control, options);

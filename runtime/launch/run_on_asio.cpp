@@ -143,8 +143,8 @@ class AsioRank : public std::enable_shared_from_this<AsioRank> {
  private:
   void make_world() {
     world_ = coshard::make_world(rank_, run_->options, *run_->roster, executor_);
-    executor_.on_failing([this](const std::exception_ptr& error) {
-      run_->state.failing(error ? failure(error) : Failure{rank_}, error);
+    executor_.on_failing([this](const Executor::Failing* failing) {
+      run_->state.failing(failing ? failure(failing->error) : Failure{rank_}, failing);
     });
   }
 

@@ -39,9 +39,9 @@ Failure failure_in(const World& world, const std::exception_ptr& error) {
 }
 
 void run_program(Run& run, World& world, Executor& executor) {
-  executor.on_failing([&](const std::exception_ptr& error) {
-    const Failure failure = error ? failure_in(world, error) : Failure{world.rank()};
-    run.state.failing(failure, error);
+  executor.on_failing([&](const Executor::Failing* failing) {
+    const Failure failure = failing ? failure_in(world, failing->error) : Failure{world.rank()};
+    run.state.failing(failure, failing);
   });
   try {
     executor.run(run.program(world));

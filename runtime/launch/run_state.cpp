@@ -10,6 +10,8 @@
 namespace coshard {
 namespace {
 
+constexpr auto kOverdue = std::chrono::seconds(1);  // for a cancelled sibling to end
+
 // Errors that a rank may get because it waited for one that had already failed.
 bool may_be_a_consequence(const std::exception_ptr& error) {
   try {
@@ -64,14 +66,17 @@ void RunState::ends(int rank) {
   tell_of_change();
 }
 
-void RunState::failing(const Failure& failure, const std::exception_ptr& error) {
+void RunState::failing(const Failure& failure, const Executor::Failing* failing) {
   const std::scoped_lock lock(mutex_);
   Rank& rank = ranks_[static_cast<std::size_t>(failure.rank)];
-  if (error == nullptr) {
+  if (failing == nullptr) {
     rank.failing.reset();
     rank.told_failing = false;
-  } else if (!rank.failing && kind_of(error) == kOwn) {
-    rank.failing = Kept{failure, error, now()};
+  } else if (!rank.failing && kind_of(failing->error) == kOwn) {
+    rank.failing = Kept{failure, failing->error, now()};
+    const Time foreign = std::min<Time>(Time(failing->foreign_ns), std::chrono::hours(24 * 365));
+    rank.overdue = rank.failing->at + kOverdue + foreign;
+    rank.siblings = foreign.count() > 0 ? failing->siblings : "";
     tell_of_change();
   }
 }

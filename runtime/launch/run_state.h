@@ -31,7 +31,7 @@ class RunState {
   // ranks: it may be interrupted until the last of them has ended.
   void begins(int rank, Executor& executor);
   // A when_all child has failed, but the program may still catch the error; null: it has.
-  void failing(const Failure& failure, const std::exception_ptr& error);
+  void failing(const Failure& failure, const Executor::Failing* failing);
   // `error` has left the program, or is reported because siblings it cancelled do not end. Ends all
   // other ranks too: those waiting for a peer by poison, those waiting for a timer or a socket by
   // an error in their executor. Error{Cancelled} is not a failure and ends no other rank.
@@ -69,6 +69,8 @@ class RunState {
     Executor* executor = nullptr;  // null: it has not begun
     bool ended = false;
     std::optional<Kept> failing;
+    Time overdue{};             // when it is reported
+    std::string siblings;       // in foreign awaitables, which it waits for until then; "": none
     bool told_failing = false;  // `failing` was reported
   };
 

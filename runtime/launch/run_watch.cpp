@@ -2,6 +2,7 @@
 // do not end after it.
 #include <algorithm>
 
+#include <coshard/runtime/coro/deadline.h>
 #include <coshard/runtime/error.h>
 #include <coshard/runtime/launch/world.h>
 #include "runtime/launch/run_state.h"
@@ -12,7 +13,6 @@ namespace {
 using namespace std::chrono_literals;
 using Time = RunState::Time;
 using Due = std::optional<Time>;
-constexpr auto kOverdue = 1s;       // for a cancelled sibling to end
 constexpr auto kEchoWaits = 500ms;  // for the error behind a peer's echo of it
 constexpr auto kFirstReminder = 1s;
 constexpr auto kReminder = 2s;
@@ -69,12 +69,17 @@ Due RunState::tell_overdue(std::unique_lock<std::mutex>& lock) {
   Due next;
   for (Rank& rank : ranks_) {
     if (!rank.failing || rank.told_failing || rank.ended) continue;
-    if (now - rank.failing->at < kOverdue) {
-      next = earlier(next, rank.failing->at + kOverdue);
+    if (now < rank.overdue) {
+      next = earlier(next, rank.overdue);
       continue;
     }
     rank.told_failing = true;
-    const Kept kept = *rank.failing;
+    Kept kept = *rank.failing;
+    if (!rank.siblings.empty()) {
+      kept.failure.text += str_cat("; what it cancelled has not ended ",
+                                   to_string(rank.overdue - kept.at), " later: ", rank.siblings);
+      kept.error = std::make_exception_ptr(Error(ErrorKind::Timeout, kept.failure.text));
+    }
     lock.unlock();
     failed(kept.failure, kept.error);
     lock.lock();

@@ -5,7 +5,9 @@
 
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <coroutine>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <coshard/runtime/coro/asio.h>
@@ -191,6 +193,86 @@ TEST(Simulate, TheSameSeedGivesTheSameRun) {
     differ |= one != other;
   }
   EXPECT_TRUE(differ);
+}
+
+// --- awaitables of another library ---
+
+struct Never {
+  bool await_ready() const { return false; }
+  void await_suspend(std::coroutine_handle<>) const {}
+  void await_resume() const {}
+};
+Task<void> rank_1_awaits_never(World& world) {
+  if (world.rank() == 1) {
+    Never never;
+    co_await never;
+  }
+  const Work work = world.communicator()->issue(Collective());
+  co_await work;
+}
+TEST(Simulate, WhatNobodyResumesIsAnErrorThatNamesRankAndPlace) {
+  for (const int processes : {1, 2}) {
+    SimOptions sim;
+    sim.processes = processes;
+    WorldOptions options = ranks(2);
+    std::vector<Failure> failures;
+    options.on_failure = [&](const Failure& failure) { failures.push_back(failure); };
+    const End end = end_of(options, rank_1_awaits_never, sim);
+    EXPECT_TRUE(end.is(ErrorKind::Timeout)) << end;
+    ASSERT_FALSE(failures.empty());
+    const End without = end_of(ranks(2, 0s), rank_1_awaits_never, sim);
+    EXPECT_TRUE(without.is(ErrorKind::CommFailed)) << without;
+    EXPECT_TRUE(without.names("Never in branch main")) << without;
+  }
+  const End alone = end_of(ranks(1), [](World&) -> Task<void> {
+    Never never;
+    co_await never;
+  });
+  EXPECT_TRUE(alone.is(ErrorKind::Timeout)) << alone;
+  EXPECT_TRUE(alone.names("Never in branch main of rank 0")) << alone;
+  EXPECT_TRUE(alone.names("60 s")) << alone;
+}
+
+struct Kept {
+  std::coroutine_handle<>& given;
+  bool await_ready() const { return false; }
+  void await_suspend(std::coroutine_handle<> self) const { given = self; }
+  void await_resume() const {}
+};
+Task<void> is_kept(std::coroutine_handle<>& given) {
+  Kept kept{given};
+  co_await kept;
+}
+Task<void> resumes(std::coroutine_handle<>& given) {
+  co_await sleep_for(30s);
+  given.resume();
+}
+Task<void> one_branch_resumes_the_other(World&) {
+  std::coroutine_handle<> given;
+  Task<void> waits = is_kept(given), wakes = resumes(given);
+  Task<void> both = when_all(std::move(waits), std::move(wakes));
+  co_await std::move(both);
+}
+TEST(Simulate, WhatTheProgramResumesGoesOn) {
+  const End end = end_of(ranks(2), one_branch_resumes_the_other);
+  EXPECT_FALSE(end.failed) << end;
+}
+
+// Another thread has resumed it by the time it suspends.
+struct Elsewhere {
+  bool await_ready() const { return false; }
+  void await_suspend(std::coroutine_handle<> self) const {
+    std::thread([self] { self.resume(); }).join();
+  }
+  void await_resume() const {}
+};
+TEST(Simulate, AnotherThreadThatResumesIsRefused) {
+  const End end = end_of(ranks(2), [](World&) -> Task<void> {
+    Elsewhere elsewhere;
+    co_await elsewhere;
+  });
+  EXPECT_TRUE(end.is(ErrorKind::Unsupported)) << end;
+  EXPECT_TRUE(end.names("Elsewhere")) << end;
 }
 
 }  // namespace

@@ -48,7 +48,8 @@ class Branch {
       std::rethrow_exception(cause);
   }
   // From now on every await of the branch throws `cause`, including the one it is suspended in, and
-  // nothing more is issued. The first cause is kept.
+  // nothing more is issued. The first cause is kept, unless only the second is a deadline, which
+  // also ends what cannot be cancelled.
   void cancel(const std::exception_ptr& cause);
   // The token of the innermost scope.
   std::stop_token stop_token();

@@ -165,23 +165,34 @@ class Executor {
   // `timer` is due when the rank's clock, now(), reaches due_ns.
   void arm(Timer& timer, std::int64_t due_ns) { timer.arm(timers_, due_ns); }
   std::int64_t now() const { return context_->parker().now(); }
-  // Called on the rank's thread when siblings are cancelled because one has failed, with its error,
-  // and with null when the last of them has ended: whoever catches the error continues.
-  void on_failing(std::function<void(const std::exception_ptr&)> tell) {
-    on_failing_ = std::move(tell);
-  }
-  // A when_all has failed and waits for its other children; `place` identifies it.
-  void failing(const void* place, const std::exception_ptr& error);
+  // A when_all that has failed and waits for its other children.
+  struct Failing {
+    const void* place = nullptr;  // identifies it
+    std::exception_ptr error;
+    std::string siblings;  // those children: "branch 0, branch 2"
+    // How long the rank waits for those that are in foreign awaitables, which it cannot cancel; 0:
+    // none is.
+    std::int64_t foreign_ns = 0;
+  };
+  // Called on the rank's thread when siblings are cancelled because one has failed, and with null
+  // when the last of them has ended: whoever catches the error continues.
+  void on_failing(std::function<void(const Failing*)> tell) { on_failing_ = std::move(tell); }
+  void failing(const void* place, const std::exception_ptr& error, std::string siblings);
   void settled(const void* place) noexcept;
 
   // A coroutine is suspended in a foreign awaitable, whose resumer will enqueue it.
-  void hold_foreign(const ForeignWait& wait);
-  void release_foreign(const ForeignWait& wait) noexcept;
+  void hold_foreign(ForeignWait& wait);
+  void release_foreign(ForeignWait& wait) noexcept;
   // How long the rank waits where only foreign awaitables can wake it: then its program ends with
-  // Error{Timeout}. 0, as in the beginning: for ever.
-  void set_timeout(std::int64_t ns) noexcept { timeout_ns_ = ns; }
+  // Error{Timeout}. 0, as in the beginning: for ever. `whose`: " of rank 3", for that error.
+  void set_timeout(std::int64_t ns, std::string whose) noexcept {
+    timeout_ns_ = ns;
+    whose_ = std::move(whose);
+  }
   // Whether the calling thread is the one that runs this executor now, or a handler of it.
   bool is_here() const;
+  // Of a simulation, which waits for no other thread.
+  bool virtual_time() const noexcept;
 
   // Where Asio operations of this executor's tasks complete. io_context(): Error{Unsupported} on an
   // executor on the user's context. Both: Error{Unsupported} in a simulation, where time is
@@ -245,10 +256,6 @@ class Executor {
     std::weak_ptr<void> owner;
     std::function<void()> destroy;
   };
-  struct Failing {
-    const void* place;
-    std::exception_ptr error;
-  };
 
   static constexpr int kBudget = 128;  // resumptions between two looks at Asio
   static constexpr int kMostYields = 1024;
@@ -287,6 +294,7 @@ class Executor {
   std::int64_t check(Waiting& entry, std::int64_t now);
   bool keep_looking();
   void take_turns();
+  bool others_may_post() const { return !foreign_.empty() && !virtual_time(); }
   bool is_given_up(bool asio_works) const;
   std::int64_t only_foreign_until(bool asio_works);
   std::exception_ptr not_resumed() const;
@@ -318,8 +326,9 @@ class Executor {
   std::vector<Entry> held_;  // yields past the limit
   int yields_ = 0;           // since the last head was resumed
   int budget_ = kBudget;
-  std::vector<const ForeignWait*> foreign_;  // pending
+  std::vector<ForeignWait*> foreign_;  // pending
   std::int64_t timeout_ns_ = 0;
+  std::string whose_;
   std::int64_t foreign_limit_ns_ = 0;  // the longest of those pending; 0: none
   std::int64_t foreign_since_ns_ =
       0;  // since when nothing else can wake the rank; 0: something can
@@ -331,7 +340,7 @@ class Executor {
   std::uint64_t asio_polls_ = 0;
   std::vector<Failing> failing_;
   std::vector<Beside> beside_;  // spawned beside the program; some may be over
-  std::function<void(const std::exception_ptr&)> on_failing_;
+  std::function<void(const Failing*)> on_failing_;
   Timers timers_;
   std::atomic<bool> has_mail_{false};  // release / acquire: mail_ has something
   std::mutex mail_mutex_;              // guards mail_

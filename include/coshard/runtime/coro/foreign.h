@@ -6,11 +6,14 @@
 //            told by a post to its executor, and a warning says so once.
 //   Cancel:  an await_suspend(handle, stop_token) is given the branch's token, and is expected to
 //            resume soon after a request. One without cannot be cancelled: the error is thrown once
-//            it is resumed. If a deadline has passed (with_deadline), that is waited for at most
-//            half a second more; then the awaiter is destroyed, and whoever resumes later may call
-//            resume(), which does nothing, but must not touch the awaiter.
+//            it is resumed, also that of a sibling in a when_all, which waits for it. If a deadline
+//            has passed (with_deadline), that is waited for at most half a second more; then the
+//            awaiter is destroyed, and whoever resumes later may call resume(), which does nothing,
+//            but must not touch the awaiter.
 //   Fails:   Error{Timeout} of the rank where nothing else can wake it (a peer, a timer, work of its
 //            io_context) for as long as WorldOptions::timeout, or the WaitLimit that holds.
+//   Simulated: the same in virtual time, so at once; a simulation waits for no other thread, and a
+//            resume() by one is Error{Unsupported} of the rank.
 #include <atomic>
 #include <coroutine>
 #include <cstdint>
@@ -132,7 +135,7 @@ class ForeignWait final : public Suspension, public Timer {
   void release() noexcept;
   // It was not resumed, but given up after a deadline.
   bool given_up() const noexcept { return given_up_; }
-  std::string describe() const;
+  std::string describe() const;  // "awaitable my::Socket in branch 0.1"
 
   void give_up() noexcept override;
   void due() override;
@@ -141,12 +144,15 @@ class ForeignWait final : public Suspension, public Timer {
   struct Target;
   static Bounce bounce(std::shared_ptr<Target> target);
   bool drop() noexcept;
+  friend class Executor;
 
   std::coroutine_handle<> handle_;
   std::coroutine_handle<Bounce::promise_type> bounce_;  // null without an executor
   std::shared_ptr<Target> target_;
   const std::type_info* awaited_;
-  bool held_ = false;  // the executor is held open
+  std::size_t index_ = 0;  // among those that hold the executor open
+  bool held_ = false;      // it does
+  bool late_ = false;      // past a deadline
   bool given_up_ = false;
 };
 

@@ -5,12 +5,14 @@
 //
 // when_all is structured: the first child to fail cancels the others (their awaits throw
 // Error{Cancelled}, Asio waits included, and they issue nothing more), and the awaiter gets its
-// exception. when_all_settled lets the others finish, then throws the exception of the first failed
+// exception once they have ended. A world waits for that as for a peer, for WorldOptions::timeout;
+// then its error names the failure and what has not ended. when_all_settled lets the others finish, then throws the exception of the first failed
 // task by position.
 #include <array>
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <variant>
@@ -51,6 +53,8 @@ class StartAll final : public Join, public Suspension {
 
   std::coroutine_handle<> ended(TaskPromiseBase& child) noexcept override;
   void give_up() noexcept override;
+  // The children that have not ended: "branch 0, branch 2".
+  std::string unfinished() const;
 
  private:
   void cancel_children(const std::exception_ptr& cause);

@@ -2,7 +2,8 @@
 // Deterministic simulation: a whole distributed program on the calling thread, with a seeded
 // scheduler and a virtual clock. The same seed gives the same run, down to every switch. The seed
 // decides which rank runs next and when transfers progress. sleep_for, deadlines and timeouts are
-// virtual; Asio timers and sockets are refused (Error{Unsupported}). The ranks may be spread over
+// virtual; Asio timers and sockets are refused (Error{Unsupported}), and so are other threads that
+// resume what the program awaits: a simulation waits for none. The ranks may be spread over
 // several simulated processes, connected by a simulated network.
 #include <chrono>
 #include <cstdint>
@@ -63,7 +64,7 @@ struct SimOptions {
 };
 
 // run_ranks(options, program), simulated; throws what that throws. If all ranks sleep and nothing
-// can wake them, time advances to the first timeout; without one (timeout = 0) Error{CommFailed}
+// can wake them, a coroutine that nobody resumes included, time advances to the first timeout; without one (timeout = 0) Error{CommFailed}
 // says what each rank waits for. Device cpu and communicator local only; one thread for kernels.
 void simulate(const WorldOptions& options, const Program& program, std::uint64_t seed,
               const SimOptions& sim = {});
