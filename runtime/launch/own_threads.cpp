@@ -1,9 +1,8 @@
 #include <pthread.h>
 
 #include <deque>
-#include <thread>
-#include <vector>
 
+#include "runtime/launch/insist.h"
 #include "runtime/launch/rank_host.h"
 #include "runtime/launch/rank_seat.h"
 #include "runtime/start_thread.h"
@@ -12,11 +11,13 @@ namespace coshard {
 namespace {
 
 void run_rank(int rank, RankSeat& seat, const RankProgram& program) {
-  pthread_setname_np(pthread_self(), str_cat("rank ", rank).c_str());
-  {
+  try {
+    pthread_setname_np(pthread_self(), str_cat("rank ", rank).c_str());
     const RankSeat::Taken taken(seat);
     program.run(rank, seat.executor());
-    seat.leave_census();
+    insist([&] { seat.leave_census(); });
+  } catch (...) {
+    program.failed(rank, std::current_exception());
   }
   program.ended(rank);
 }
@@ -26,20 +27,19 @@ class OwnThreads final : public RankHost {
   void run(std::span<const int> ranks, ThreadGroup&, const RankProgram& program) override {
     std::deque<RankSeat> seats(ranks.size());
     for (std::size_t i = 0; i < ranks.size(); ++i) seats[i].count_in(program.sleeper(ranks[i]));
-    std::vector<std::thread> threads;
+    JoinedThreads threads(ranks.size());
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       const int rank = ranks[i];
       RankSeat& seat = seats[i];
       try {
-        threads.push_back(start_thread([&program, &seat, rank] { run_rank(rank, seat, program); }));
+        threads.start([&program, &seat, rank] { run_rank(rank, seat, program); });
       } catch (...) {  // the system is out of threads
         program.failed(rank, std::current_exception());
-        seat.leave_census();
+        insist([&] { seat.leave_census(); });
         program.ended(rank);
       }
     }
     program.watch();
-    for (std::thread& thread : threads) thread.join();
   }
 };
 

@@ -1,8 +1,14 @@
 // run(): its output when the world fails, its exit code, and its end when ranks do not end.
+#include <unistd.h>
+
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <iostream>
+#include <new>
 #include <optional>
+#include <string_view>
 
 #include <coshard/runtime/error.h>
 #include <coshard/runtime/launch/world.h>
@@ -45,13 +51,47 @@ void tell_of(const StillRunning& news) {
   std::_Exit(1);
 }
 
+// Where nothing may be thrown, memory that runs out ends the process as a failure does: in one
+// line, and with code 1. For as long as this lives.
+class OutOfMemory {
+ public:
+  OutOfMemory() {
+    told_ = false;
+    before_ = std::set_terminate(end);
+  }
+  ~OutOfMemory() { std::set_terminate(before_); }
+  OutOfMemory(const OutOfMemory&) = delete;
+  OutOfMemory& operator=(const OutOfMemory&) = delete;
+  static void told() { told_ = true; }
+
+ private:
+  [[noreturn]] static void end() {
+    try {
+      if (const std::exception_ptr error = std::current_exception()) std::rethrow_exception(error);
+    } catch (const std::bad_alloc&) {
+      constexpr std::string_view kLine =
+          "error: no memory is left; raise ulimit -v, or run fewer ranks\n";
+      if (!told_.exchange(true))
+        static_cast<void>(!::write(STDERR_FILENO, kLine.data(), kLine.size()));
+      std::_Exit(1);
+    } catch (...) {
+    }
+    if (before_ != nullptr) before_();
+    std::abort();
+  }
+  inline static std::atomic<bool> told_{false};
+  inline static std::terminate_handler before_ = nullptr;
+};
+
 }  // namespace
 
 int run(WorldOptions options, const Program& program) {
+  const OutOfMemory out_of_memory;
   std::optional<std::string> told;
   options.on_failure = [&told, also = options.on_failure](const Failure& failure) {
     told = failure.text;
     if (!failure.elsewhere) print(str_cat("error: ", failure.line()));
+    OutOfMemory::told();
     if (also) also(failure);
   };
   options.on_still_running = [also = options.on_still_running](const StillRunning& news) {

@@ -5,6 +5,7 @@
 #include <coshard/runtime/error.h>
 #include <coshard/runtime/launch/world.h>
 #include "runtime/coro/census.h"
+#include "runtime/launch/insist.h"
 #include "runtime/launch/rank_host.h"
 #include "runtime/launch/rank_world.h"
 #include "runtime/launch/roster.h"
@@ -49,8 +50,10 @@ void run_program(Run& run, World& world, Executor& executor) {
     world.device()->synchronize();
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
-    note_left(error, world.rank(), "");
-    run.state.failed(failure_in(world, error), error);
+    insist([&] {
+      note_left(error, world.rank(), "");
+      run.state.failed(failure_in(world, error), error);
+    });
   }
   executor.destroy_beside();
   executor.on_failing(nullptr);
@@ -62,14 +65,17 @@ void run_world(Run& run, int rank, Executor& executor) {
   run.roster->leave(rank);
 }
 
+void fail_rank(Run& run, int rank, const std::exception_ptr& error) {
+  insist([&] { run.state.failed(failure_of(rank, error), error); });
+}
+
 void run_rank(Run& run, int rank, Executor& executor) {
-  const StackReport report(run.options.report_stack_overflow);
-  run.state.begins(rank, executor);
   try {
+    const StackReport report(run.options.report_stack_overflow);
+    run.state.begins(rank, executor);
     run_world(run, rank, executor);
   } catch (...) {
-    const std::exception_ptr error = std::current_exception();
-    run.state.failed(failure_of(rank, error), error);
+    fail_rank(run, rank, std::current_exception());
   }
 }
 
@@ -80,11 +86,9 @@ void run_ranks_on(RankHost& host, const WorldOptions& options, std::unique_ptr<R
   Run run(options, std::move(roster), program, host.parker());
   const RankProgram ranks{
       [&](int rank, Executor& executor) { run_rank(run, rank, executor); },
-      [&](int rank, const std::exception_ptr& error) {
-        run.state.failed(failure_of(rank, error), error);
-      },
+      [&](int rank, const std::exception_ptr& error) { fail_rank(run, rank, error); },
       [&](int rank) { run.state.ends(rank); },
-      [&] { run.state.watch(); },
+      [&] { insist([&] { run.state.watch(); }); },
       [&](int rank) {
         const auto found = run.sleepers.find(rank);
         return found == run.sleepers.end() ? nullptr : found->second;

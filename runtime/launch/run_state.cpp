@@ -103,6 +103,7 @@ void RunState::failed(const Failure& failure, const std::exception_ptr& error) {
   std::string cause;
   {
     const std::scoped_lock lock(mutex_);
+    reserve_.reset();
     Kept kept{failure, error, now()};
     if (const Kept* cause = kind == kOwn ? before(failure.rank, error) : nullptr) kept = *cause;
     if (kind == kEcho || kept.failure.rank < 0) {
@@ -124,11 +125,12 @@ void RunState::end_all(const std::string& cause) {
   roster_.fail(cause);
   const std::scoped_lock lock(mutex_);
   if (!cause_.empty()) return;
-  cause_ = cause;
+  std::string known = cause;
   // A rank that has ended keeps only its executor, for late posts from other threads.
   for (const Rank& rank : ranks_)
     if (rank.executor != nullptr && !rank.ended)
-      rank.executor->interrupt(std::make_exception_ptr(PeerFailure(cause_)));
+      rank.executor->interrupt(std::make_exception_ptr(PeerFailure(cause)));
+  cause_ = std::move(known);
 }
 
 bool RunState::all_have_ended() const {

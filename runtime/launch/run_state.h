@@ -4,8 +4,10 @@
 // the thread that called run_ranks watches, so that a stuck rank cannot prevent failures from being
 // reported.
 #include <chrono>
+#include <cstddef>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -34,7 +36,8 @@ class RunState {
   void failing(const Failure& failure, const Executor::Failing* failing);
   // `error` has left the program, or is reported because siblings it cancelled do not end. Ends all
   // other ranks too: those waiting for a peer by poison, those waiting for a timer or a socket by
-  // an error in their executor. Error{Cancelled} is not a failure and ends no other rank.
+  // an error in their executor. Error{Cancelled} is not a failure and ends no other rank. If it
+  // throws std::bad_alloc, it may be called again.
   void failed(const Failure& failure, const std::exception_ptr& error);
   void ends(int rank);
 
@@ -91,6 +94,8 @@ class RunState {
   const WorldOptions& options_;
   Parker& watcher_;
   mutable std::mutex mutex_;  // all below
+  // Given back at the first failure, which may be that memory is exhausted.
+  std::unique_ptr<std::byte[]> reserve_{new std::byte[std::size_t{1} << 20]};
   std::function<void()> on_change_;
   std::vector<Rank> ranks_;  // by world rank; those in other processes never begin
   std::optional<Kept> kept_[kKinds];

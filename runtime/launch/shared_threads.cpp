@@ -2,7 +2,6 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <thread>
 #include <vector>
 
 #include "runtime/launch/rank_fibers.h"
@@ -23,18 +22,18 @@ class SharedThreads final : public RankHost {
     std::vector<std::unique_ptr<RankFibers>> shares;
     for (std::size_t t = 0; t < count; ++t)
       shares.push_back(std::make_unique<RankFibers>(stack_bytes_));
-    std::vector<std::thread> threads;
+    JoinedThreads threads(count);
     try {
       for (std::size_t t = 0; t < count; ++t) {
-        threads.push_back(start_thread([&, t] {
-          pthread_setname_np(pthread_self(), str_cat("ranks ", here[t], "+").c_str());
+        threads.start([&, t] {
           try {
+            pthread_setname_np(pthread_self(), str_cat("ranks ", here[t], "+").c_str());
             for (std::size_t i = t; i < here.size(); i += count) shares[t]->add(here[i], program);
             shares[t]->run();
           } catch (...) {
             not_run(here, t, count, *shares[t], program);
           }
-        }));
+        });
       }
     } catch (...) {  // out of threads: the ranks of the missing ones cannot run
       for (std::size_t i = 0; i < here.size(); ++i) {
@@ -44,7 +43,6 @@ class SharedThreads final : public RankHost {
       }
     }
     program.watch();
-    for (std::thread& thread : threads) thread.join();
   }
 
  private:

@@ -3,7 +3,9 @@
 
 #include <pthread.h>
 #include <array>
+#include <atomic>
 #include <mutex>
+#include <new>
 #include <set>
 #include <string>
 #include <thread>
@@ -48,6 +50,21 @@ TEST(OwnThreadsOf, EachRankHasAThreadOfItsName) {
   EXPECT_EQ(names, (std::set<std::string>{"rank 0", "rank 1", "rank 2"}));
   EXPECT_EQ(ended.size(), 3U);
   EXPECT_TRUE(watched);
+}
+
+TEST(OwnThreadsOf, AreJoinedWhateverTheWatchThrowsAndWhateverARankThrowsIsTold) {
+  ThreadGroup thread_group(3);
+  std::atomic<int> told{0}, ended{0};
+  RankProgram program;
+  program.run = [](int, Executor&) { throw std::bad_alloc(); };
+  program.failed = [&](int, const std::exception_ptr&) { ++told; };
+  program.ended = [&](int) { ++ended; };
+  program.watch = [] { throw std::bad_alloc(); };
+  program.sleeper = [](int) { return nullptr; };
+  const std::array all = {0, 1, 2};
+  EXPECT_THROW(own_threads()->run(all, thread_group, program), std::bad_alloc);
+  EXPECT_EQ(told, 3);
+  EXPECT_EQ(ended, 3);
 }
 
 }  // namespace

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <mutex>
+#include <new>
 #include <string>
 #include <vector>
 
 #include <coshard/runtime/error.h>
 #include <coshard/runtime/launch/command_line.h>
+#include "tests/support/child.h"
 
 namespace coshard::test {
 namespace {
@@ -171,6 +173,26 @@ TEST(Run, WhatATerminalWouldObeyIsShown) {
   const std::string error = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(error.find("50 %\\x0d\\x1b[2Kgone more\n"), std::string::npos) << error;
   EXPECT_EQ(std::count_if(error.begin(), error.end(), [](char c) { return c < ' '; }), 1) << error;
+}
+
+void runs_out_of_memory() { throw std::bad_alloc(); }
+void must_not_throw() noexcept { runs_out_of_memory(); }
+Task<void> run_out_where_nothing_may_be_thrown(World&) {
+  must_not_throw();
+  co_return;
+}
+TEST(Run, MemoryThatRunsOutWhereNothingMayBeThrownIsOneLineAndExitCodeOne) {
+  const testing::Child child = testing::in_child(
+      [] {
+        WorldOptions options;
+        options.ranks = 2;
+        return run(options, run_out_where_nothing_may_be_thrown);
+      },
+      20);
+  EXPECT_EQ(child.code, 1) << child;
+  const std::string text = child.text();
+  EXPECT_EQ(text.find("error: "), 0U) << child;
+  EXPECT_EQ(text.find("error: "), text.rfind("error: ")) << child;
 }
 
 }  // namespace
