@@ -138,6 +138,26 @@ TEST(WaitLimit, NestsAndIsInheritedByBranches) {
   EXPECT_FALSE(end.failed) << end;
 }
 
+// Two branches wait for rank 0: the second one's limit counts once the first is over.
+Task<void> waits_within(World& world, std::chrono::nanoseconds limit) {
+  const WaitLimit wait_limit(limit);
+  const Work meeting = issue_barrier(world);
+  co_await meeting;
+}
+Task<void> waits_behind_another(World& world, std::chrono::nanoseconds first,
+                                std::chrono::nanoseconds second) {
+  if (world.rank() == 0) co_await sleep_for(5min);
+  Task<void> one = waits_within(world, first), two = waits_within(world, second);
+  Task<void> both = when_all(std::move(one), std::move(two));
+  co_await std::move(both);
+}
+TEST(WaitLimit, CountsFromWhenItsWaitIsTheFirstOfItsRank) {
+  const End behind = simulated([](World& w) { return waits_behind_another(w, 10min, 1s); }, 1);
+  EXPECT_FALSE(behind.failed) << behind;
+  const End first = simulated([](World& w) { return waits_behind_another(w, 1s, 10min); }, 1);
+  EXPECT_TRUE(first.is(ErrorKind::Timeout)) << first;
+}
+
 TEST(WaitLimit, IsNotNegative) {
   const std::string text = error_text(ErrorKind::BadInput, [] { const WaitLimit limit(-5ns); });
   EXPECT_NE(text.find("-5"), std::string::npos) << text;
