@@ -22,6 +22,8 @@ void FollowUp::wait() {
   if (!done()) {
     if (before_) before_->wait();
     while (!follow_now()) sched_yield();  // another thread is copying
+  } else if (before_) {                   // another thread has copied
+    before_->dependent_awaited();
   }
   if (error_) std::rethrow_exception(error_);
 }

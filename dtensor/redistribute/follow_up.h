@@ -69,6 +69,9 @@ class FollowUp final : public WorkState {
   void has_dependents() override {
     if (before_) before_->has_dependents();
   }
+  void dependent_awaited() override {
+    if (before_) before_->dependent_awaited();
+  }
 
  private:
   // Todo -> Doing (by compare-exchange: one thread) -> Done (release: the data are there).

@@ -24,7 +24,8 @@ constexpr int kHelpsPerCheck = 16;
 LocalWork::LocalWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
                      std::uint64_t number)
     : communicator_(std::move(communicator)),
-      awaited_(collective, number, communicator_->world_rank()) {}
+      awaited_(collective, number, communicator_->world_rank()),
+      after_(collective.after) {}
 
 // Keeps a dropped handle's buffers until peers and streams are done with them.
 LocalWork::~LocalWork() {
@@ -153,6 +154,7 @@ void LocalWork::settle() {
   if (device_op_ != nullptr) order_after(device_op_->end());
   settled_ = true;
   kept_ = Kept();  // released in compute stream order
+  if (after_) std::exchange(after_, nullptr)->dependent_awaited();
   communicator_->retire();
   if (event_.id == 0) return;
   if (Observer* watching = communicator_->observer()) {
@@ -166,6 +168,13 @@ void LocalWork::settle() {
     const std::int64_t over = over_ns() > 0 ? std::min(over_ns(), now) : now;
     watching->ready(event_, std::min(begin_wait_ns_, now), over, now);
   }
+}
+
+// The rank has not stood still for it, but for what depended on it.
+void LocalWork::dependent_awaited() {
+  if (settled_ || communicator_->group().poisoned() || !complete()) return;
+  if (begin_wait_ns_ == 0) begin_wait_ns_ = rank_now_ns();
+  settle();
 }
 
 void LocalWork::check(std::int64_t waited_ns) {
@@ -267,7 +276,6 @@ OpWork::OpWork(std::shared_ptr<LocalCommunicator> communicator, const Collective
   const int ranks = communicator_->size();
   early_ = awaited_.kind == CollectiveKind::AllGather && communicator_->device() == nullptr &&
            !is_one_shot(collective, ranks, communicator_->rank());
-  after_ = collective.after;
   chained_ = after_ != nullptr;
   if (op_ != nullptr) op_->references.fetch_add(1, std::memory_order_relaxed);
 }
@@ -345,19 +353,9 @@ void OpWork::wait_part(int part) {
   complete() ? settle() : end_wait();
 }
 
-bool OpWork::misses(int rank) const {
-  return op_ != nullptr && !op_->entries[static_cast<std::size_t>(rank)].issued();
-}
-
-bool OpWork::lacks_data_of(int rank) const {
-  return op_ != nullptr && op_->entries[static_cast<std::size_t>(rank)].announced();
-}
-
 // Its dependency may never complete.
 void OpWork::check_before(std::int64_t waited_ns) {
-  if (after_ && op_->entries[static_cast<std::size_t>(communicator_->rank())].arrived())
-    after_ = nullptr;
-  if (after_) after_->check(waited_ns);
+  if (after_ && !entry(*op_, communicator_->rank()).arrived()) after_->check(waited_ns);
 }
 
 std::string OpWork::missing_text() const {

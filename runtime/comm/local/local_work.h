@@ -38,6 +38,7 @@ class LocalWork : public WorkState {
   std::string describe() const final { return awaited_.text(communicator_->group().title()); }
   void given_up() final;
   void poison(const std::string& cause) final;
+  void dependent_awaited() final;
   bool any_thread() const final { return true; }
   Look push() final;
   std::string failure() const final;
@@ -80,6 +81,7 @@ class LocalWork : public WorkState {
 
   std::shared_ptr<LocalCommunicator> communicator_;
   CollectiveInfo awaited_;
+  std::shared_ptr<WorkState> after_;  // what its send buffer depends on, until it is settled
   // On devices that queue their work; null on the cpu, and when the group was poisoned before.
   std::shared_ptr<DeviceOp> device_op_;
 
@@ -146,8 +148,10 @@ class OpWork final : public LocalWork {
   }
   bool help() override;
   int lost() const override { return communicator_->group().lost(*op_); }
-  bool misses(int rank) const override;
-  bool lacks_data_of(int rank) const override;
+  bool misses(int rank) const override { return op_ != nullptr && !entry(*op_, rank).issued(); }
+  bool lacks_data_of(int rank) const override {
+    return op_ != nullptr && entry(*op_, rank).announced();
+  }
   bool rest_is_here() const override {
     return op_ != nullptr && device_op_ == nullptr && op_->armed.load() && !op_->over.load() &&
            (op_->done.load() < op_->chunks || op_->completing.load());
@@ -162,9 +166,8 @@ class OpWork final : public LocalWork {
   bool help_part(int part);
 
   CollectiveOp* op_;
-  std::shared_ptr<WorkState> after_;  // until this rank's send buffer is filled
-  bool early_;                        // an all_gather large enough to start before all ranks arrive
-  bool chained_;                      // its send buffer depends on another work
+  bool early_;    // an all_gather large enough to start before all ranks arrive
+  bool chained_;  // its send buffer depends on another work
   bool waits_for_part_ = false;
 };
 

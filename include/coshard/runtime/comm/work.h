@@ -65,6 +65,8 @@ class WorkState {
   virtual std::string failure() const { return ""; }
   // Other work depends on it: also ring those that wait for the dependent.
   virtual void has_dependents() {}
+  // Work that depended on it has been awaited: if it is over, observers are told so.
+  virtual void dependent_awaited() {}
 };
 
 using WorkStates = std::vector<std::shared_ptr<WorkState>>;

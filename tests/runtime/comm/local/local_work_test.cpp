@@ -258,5 +258,25 @@ TEST(InFlight, AnObserverIsToldOfEachIssueAndItsFirstCompletedWait) {
   });
 }
 
+TEST(InFlight, AnObserverIsToldOfWhatAnAwaitedCollectiveDependsOn) {
+  on_ranks(2, [](Communicator& comm, int) {
+    Watch watch;
+    const ObserverSlot slot = std::make_shared<Observer*>(&watch);
+    comm.observe(slot);
+    Floats one(10UL, 1.0F), two(10UL, 1.0F);
+    const Work first = comm.issue(sum_of(one));
+    Collective next = sum_of(two);
+    next.after = first.state();
+    const Work second = comm.issue(next);
+    second.wait();
+    first.wait();
+    *slot = nullptr;
+    ASSERT_EQ(watch.issues.size(), 2U);
+    ASSERT_EQ(watch.completions.size(), 2U);
+    EXPECT_EQ(watch.completions[0].id, watch.issues[0].id);
+    EXPECT_EQ(watch.completions[1].id, watch.issues[1].id);
+  });
+}
+
 }  // namespace
 }  // namespace coshard::test
