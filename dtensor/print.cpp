@@ -6,6 +6,7 @@
 #include <range/v3/view/zip.hpp>
 
 #include <coshard/dtensor/tensor.h>
+#include "dtensor/copied_views.h"
 #include "dtensor/step_graph.h"
 
 namespace coshard {
@@ -149,6 +150,8 @@ std::string part_of(const Tensor& x) {
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
   if (!tensor.defined()) return out << "undefined";
   if (tensor.in_flight()) return out << describe(tensor) << " (in flight)";
+  if (tensor.copied_view() && tensor.copied_view()->is_behind())
+    return out << describe(tensor) << " (a view of what was changed since: take it again)";
   const bool here = !tensor.is_distributed() || tensor.mesh().contains_this_rank();
   if (!here || StepGraph::recording() != nullptr) return out << describe(tensor);
   Printer(out, tensor.raw_local()).print();

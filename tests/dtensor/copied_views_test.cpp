@@ -260,6 +260,8 @@ TEST(CopiedViews, OneThatIsBehindIsNotReadWithoutACollective) {
     const DTensor row = x[0];
     fill_(x, 5);
     EXPECT_TRUE(says(refusal_of([&] { row.to_vector(); }), "take the view again"));
+    EXPECT_TRUE(says(::testing::PrintToString(row), "take it again"))
+        << row;  // not the values of before
     EXPECT_EQ(whole(row + 0.0), (Values{5, 5}));
     EXPECT_EQ(refusal_of([&] { row.to_vector(); }), "");  // made again by the operator
     fill_(x, 6);

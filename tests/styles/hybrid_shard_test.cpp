@@ -1,6 +1,7 @@
 // fully_shard on two mesh dimensions: shards along the second, replicas of them along the first.
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <set>
 
 #include "tests/styles/one_device.h"
@@ -129,6 +130,38 @@ TEST(HybridShard, ComputesUnderSumsOverReplicas) {
   on_slow_ranks(4, [](World& world) -> Task<void> {
     EXPECT_GE(co_await hidden_under_replicas(world, Overlap::Auto), 8);  // of 11
     EXPECT_EQ(co_await hidden_under_replicas(world, Overlap::Off), 0);
+  });
+}
+
+// What was issued and what was told to be there, by kind.
+class Told final : public Observer {
+ public:
+  explicit Told(World& world) : world_(world) { world.add_observer(this); }
+  ~Told() override { world_.remove_observer(this); }
+  void issued(const CommEvent& event, std::int64_t) override { ++issues[event.kind]; }
+  void ready(const CommEvent& event, std::int64_t, std::int64_t, std::int64_t) override {
+    ++readies[event.kind];
+  }
+  std::map<CollectiveKind, int> issues, readies;
+
+ private:
+  World& world_;
+};
+
+// The all_reduce that is awaited depends on a reduce_scatter that is not.
+TEST(HybridShard, ObserversAreToldWhenEachCollectiveOfAChainIsThere) {
+  on_ranks(4, [](World& world) -> Task<void> {
+    for (const Overlap overlap : {Overlap::Off, Overlap::Auto}) {
+      Layers model(world);
+      shard_layers(model, hybrid_mesh(world, 2, 2), {.overlap = overlap});
+      const Tensor y = co_await model.forward(rows_of(world, 0, 0));
+      const Tensor loss = mean(mul(y, y));
+      const Told told(world);
+      co_await backward(loss);
+      for (const NamedParameter& each : model.named_parameters()) each.slot->grad().wait();
+      EXPECT_EQ(told.issues.at(CollectiveKind::ReduceScatter), 4);
+      EXPECT_EQ(told.readies, told.issues);
+    }
   });
 }
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <coshard/runtime/comm/async_wait.h>
-#include <coshard/runtime/coro/timer.h>
+#include <coshard/runtime/coro/deadline.h>
 #include <coshard/runtime/coro/when_all.h>
 #include <coshard/runtime/error.h>
 #include <coshard/runtime/launch/world.h>

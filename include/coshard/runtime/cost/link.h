@@ -17,8 +17,8 @@ struct Collective;
 // overlap can be shown and tested on one machine. The values that a Link has by default stand for one
 // that is not known: only ratios matter then.
 struct Link {
-  double latency = 5;            // us, from 0 to 1e10
-  double bytes_per_us = 10'000;  // from 1e-6 to 1e9; 10'000 is 10 GB/s
+  double latency = 5;            // us, from 0 to 1e15
+  double bytes_per_us = 10'000;  // from 1e-9 to 1e15; 10'000 is 10 GB/s
   // The slowdown of concurrent GEMMs, as a share of the collective's time: 0 where it is fully
   // hidden, 1 where it is not hidden at all, as where the cores that compute also move the data.
   double contention = 0;
@@ -33,8 +33,8 @@ struct Link {
 // Parses "20us,1GB/s", or the rate alone: a time in ns, us, ms or s; a rate in B/s, KB/s, MB/s,
 // GB/s or TB/s (powers of 1000). Error{BadInput} quotes the text.
 Link parse_link(std::string_view text);
-// Error{BadInput}: a latency that is not from 0 to 10'000 s, a rate that is not from 1 B/s to
-// 1000 TB/s, a contention that is not from 0 to 1; names the value, after `about`.
+// Error{BadInput}: a latency that is not from 0 to 1e9 s, a rate that is not from 0.001 to 1e21 B/s, a
+// contention that is not from 0 to 1; names the value, after `about`.
 void check(const Link& link, std::string_view about = "link");
 std::string to_string(const Link& link);  // "20us,1GB/s"
 
