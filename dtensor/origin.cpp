@@ -25,6 +25,18 @@ std::uint64_t hash_of(std::string_view text) {
   return hash;
 }
 
+// Of the different origins of `in`, in order of size: the same in whatever order they come.
+std::uint64_t hash_of_all(std::span<const Tensor> in) {
+  std::vector<std::uint64_t> all;
+  for (const Tensor& t : in)
+    if (t.defined() && t.origin() != 0) all.push_back(t.origin());
+  std::ranges::sort(all);
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  std::uint64_t hash = all.size();
+  for (const std::uint64_t origin : all) hash = mix(hash, origin);
+  return hash;
+}
+
 std::string_view name_of(const Tensor& t) { return t.grad_meta() ? t.grad_meta()->name : ""; }
 
 }  // namespace
@@ -39,22 +51,15 @@ Tensor numbered(Tensor tensor, Numbered kind) {
 }
 
 std::uint64_t origin_of_result(std::span<const Tensor> in) {
-  std::uint64_t one = 0;
-  bool differ = false;
+  std::uint64_t first = 0, second = 0;
   for (const Tensor& t : in) {
-    if (!t.defined() || t.origin() == 0) continue;
-    differ = differ || (one != 0 && one != t.origin());
-    one = t.origin();
+    const std::uint64_t one = t.defined() ? t.origin() : 0;
+    if (one == 0 || one == first || one == second) continue;
+    if (second != 0) return hash_of_all(in);
+    (first == 0 ? first : second) = one;
   }
-  if (!differ) return one;
-  std::vector<std::uint64_t> all;
-  for (const Tensor& t : in)
-    if (t.defined() && t.origin() != 0) all.push_back(t.origin());
-  std::ranges::sort(all);
-  all.erase(std::unique(all.begin(), all.end()), all.end());
-  std::uint64_t hash = all.size();
-  for (const std::uint64_t origin : all) hash = mix(hash, origin);
-  return hash;
+  if (second == 0) return first;
+  return mix(mix(2, std::min(first, second)), std::max(first, second));
 }
 
 Counts order_to_compare(std::span<const Tensor> list) {

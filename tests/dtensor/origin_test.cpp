@@ -143,6 +143,23 @@ Task<void> walks_back_through_swapped_blocks(World&, DeviceMesh mesh, bool swaps
   co_await std::move(walk);
 }
 
+TEST(Origin, OfAResultIsTheSameInWhateverOrderItsInputsCome) {
+  run_ranks(quick_options(1), [](World&) -> Task<void> {
+    Tensor a = ones({1}), b = ones({1}), c = ones({1});
+    const Tensor unknown = ones({1});
+    a.set_origin(12), b.set_origin(5), c.set_origin(9);
+    const auto of = [](const std::vector<Tensor>& in) { return origin_of_result(in); };
+    EXPECT_EQ(of({}), 0U);
+    EXPECT_EQ(of({unknown, Tensor()}), 0U);
+    EXPECT_EQ(of({a, unknown, a}), 12U);
+    EXPECT_EQ(of({a, b}), of({b, Tensor(), a, b, unknown}));
+    EXPECT_EQ(of({a, b, c}), of({c, a, c, b, a}));
+    EXPECT_NE(of({a, b}), of({a, c}));
+    EXPECT_NE(of({a, b}), of({a, b, c}));
+    co_return;
+  });
+}
+
 TEST(Origin, OfGathersThatOneRankSwaps) { expect_only_a_swap_is_told(gathers); }
 TEST(Origin, OfGatheredResultsThatOneRankSwaps) { expect_only_a_swap_is_told(gathers_results); }
 TEST(Origin, OfListsThatReduceGradientsGets) { expect_only_a_swap_is_told(reduces_a_list); }
