@@ -251,7 +251,7 @@ assert w2['serial_ms'] > 0 and w2['overlapped_ms'] > 0 and w2['why'], w2)"))
   expect_refused("plan explain --module --mesh tp=4 --dim 1000000000 --seq 1000000",
                  "--batch 8 --seq 1000000 --dim 1000000000 --ffn 688 --vocab 256: "
                  "layers.*.attn.wq takes 1.6e+25 flops, more than 1e+18");
-  expect_refused("plan explain --module --mesh tp=4 --link 1us,1e-300GB/s",
+  expect_refused("plan explain --module --mesh tp=4 --link 1us,0.01B/s",
                  "--mesh tp=4: the all_reduce of layers.*.attn.wo takes more than 1e+15 ns");
   expect_refused("plan explain --module --mesh 1000000 --heads 1000000",
                  "--mesh 1000000: more than 65536 ranks");
