@@ -109,6 +109,16 @@ bool strides_agree(const Tensor& x) {
   return true;
 }
 
+bool is_row_major(const Tensor& x) {
+  if (!x.is_distributed()) return x.is_contiguous();
+  const Strides expected = row_major(x.local_shape());
+  for (int d = 0; d < x.ndim(); ++d)
+    if (x.size(d) > 1 &&
+        x.strides()[static_cast<std::size_t>(d)] != expected[static_cast<std::size_t>(d)])
+      return false;
+  return true;
+}
+
 bool strides_forbid(const DTensor& x, const Shape& to) {
   return strides_agree(x) && !view_strides(x.shape(), logical_strides(x), to);
 }

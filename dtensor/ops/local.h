@@ -31,6 +31,9 @@ std::optional<Strides> view_strides(const Shape& from, const Strides& strides, c
 // Whether strides say the same on all ranks. False where some rank may have one element, or none,
 // along a sharded dimension of which others have more: any stride fits these. Equal on all ranks.
 bool strides_agree(const Tensor& x);
+// Whether x lies row-major in memory. Of a DTensor also by the strides of dimensions of which this
+// rank has one element or none: they tell how the elements of other ranks lie.
+bool is_row_major(const Tensor& x);
 // Whether strides forbid to view x as `to` on one device. Equal on all ranks; false where strides do
 // not agree.
 bool strides_forbid(const DTensor& x, const Shape& to);

@@ -171,8 +171,9 @@ Tensor to(const Tensor& x, DType dtype, CallSite site) {
 
 Tensor contiguous(const Tensor& x, CallSite site) {
   const OperatorCall user(site);
-  if (strides_agree(x)) return x.is_contiguous() ? x : call1(contiguous_op(), {x});
-  const Tensor copy = call1(contiguous_op(), {x});  // where x is contiguous on some ranks only, too
+  if (strides_agree(x) || !x.base().defined())
+    return is_row_major(x) ? x : call1(contiguous_op(), {x});
+  const Tensor copy = call1(contiguous_op(), {x});  // where x is row-major on some ranks only, too
   copy.set_unwritable(kCopyOfView);
   return copy;
 }

@@ -35,5 +35,23 @@ TEST(Expand, ACutDimensionStaysCutBehindNewOnes) {
   });
 }
 
+// A dimension of one element that is sharded has to be gathered first: a copy that follows x.
+TEST(Expand, OfACutOneFollowsWhatItShows) {
+  testing::on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"m"});
+    DTensor x = placed(world, mesh, {1, 2}, Shard(0));
+    x.set_requires_grad(true);
+    const DTensor scaled = x * 1.0, y = expand(scaled, {2, 2});
+    mul_(scaled, 10.0);
+    run_backward(sum(y * y));
+    const Values want = x.detach().full_tensor().to_vector();
+    EXPECT_EQ(x.grad().full_tensor().to_vector(), (Values{400 * want[0], 400 * want[1]}));
+    EXPECT_EQ((y.detach() * 1.0).full_tensor().to_vector(),
+              (Values{10 * want[0], 10 * want[1], 10 * want[0], 10 * want[1]}));
+    EXPECT_NE(refusal([&] { fill_(y, 1); }).find("clone()"), std::string::npos);
+    co_return;
+  });
+}
+
 }  // namespace
 }  // namespace coshard

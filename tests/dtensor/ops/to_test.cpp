@@ -25,5 +25,22 @@ TEST(To, CastsTheGradientBack) {
   });
 }
 
+// Of rows of which a rank has one, as on ranks with more: memory of its own where one device has it.
+TEST(Contiguous, SharesMemoryWhereOneDeviceDoes) {
+  for (const std::int64_t rows : {2, 3, 4})
+    on_ranks(2, [rows](World& world) -> Task<void> {
+      const DeviceMesh mesh = init_device_mesh(world, {2}, {"m"});
+      const DTensor x = distribute_tensor(counting(world, {rows, 4}), mesh, Shard(0));
+      const auto shares = [&](const Tensor& view) {
+        return contiguous(view).storage()->buffer == x.storage()->buffer;
+      };
+      EXPECT_TRUE(shares(x)) << rows;
+      EXPECT_FALSE(shares(x.narrow(1, 0, 2))) << rows;
+      EXPECT_FALSE(shares(x.t())) << rows;
+      EXPECT_FALSE(shares(x.narrow(1, 1, 2).detach())) << rows;
+      co_return;
+    });
+}
+
 }  // namespace
 }  // namespace coshard
