@@ -174,8 +174,7 @@ const char* const kCopyOfView =
 
 const char* const kCopiedView =
     "shares memory with a copy that a view operator made; change the view, what it is a view of, "
-    "or "
-    "a clone() of this";
+    "or a clone() of this";
 
 void require_writable(const Tensor& x, std::string_view who) {
   CS_REQUIRE(x.defined(), who, ": the tensor is undefined");

@@ -83,11 +83,11 @@ bool stays(const Tensor& x, const Decision& d) {
 void mark_view(const OpDef& op, const Attrs& attrs, const Tensor& x, const Tensor& out,
                const Decision& d) {
   if (out.storage()->buffer == x.storage()->buffer && stays(x, d)) return out.set_base(x);
-  const bool never_written = out.unwritable() != nullptr;  // an expanded one, as a view, too
-  if (!never_written) out.set_unwritable(kCopyOfView);
-  if (!x.is_distributed() || d.foreign || op.backward == nullptr) return;
-  if (op.name == "view" && strides_forbid(x, attrs.as<ViewAttrs>().shape)) return;
-  if (!never_written) out.set_unwritable(kCopiedView);
+  const bool follows = x.is_distributed() && !d.foreign && op.backward != nullptr &&
+                       !(op.name == "view" && strides_forbid(x, attrs.as<ViewAttrs>().shape));
+  if (out.unwritable() == nullptr)  // an expanded one says so itself
+    out.set_unwritable(follows ? kCopiedView : kCopyOfView);
+  if (!follows) return;
   out.set_copied_view(std::make_shared<CopiedView>(CopiedView{x, &op, attrs, grad_enabled()}));
 }
 

@@ -124,10 +124,6 @@ bool drive_until(MpiEngine& engine, milliseconds deadline, const So& so) {
 
 std::string runs_text(std::uint64_t runs) { return str_cat(runs, runs == 1 ? " run" : " runs"); }
 
-std::string seconds(milliseconds time) {
-  return str_cat(static_cast<double>(time.count()) / 1000, " s");
-}
-
 }  // namespace
 
 namespace {
@@ -222,7 +218,7 @@ void Job::meet_all(milliseconds deadline) {
       if (!there[p]) missing += str_cat(missing.empty() ? "" : ", ", p);
     fail(ErrorKind::CommFailed,
          str_cat(std::ranges::count(there, false), " of ", table_.size(),
-                 " processes did not join the job within ", seconds(deadline), ": ", missing));
+                 " processes did not join the job within ", seconds_text(deadline), ": ", missing));
   }
   if (liveness_ == nullptr) liveness_ = std::make_shared<Liveness>(processes(), !on_one_host());
   const Liveness::Address& address = liveness_->address();
@@ -241,10 +237,10 @@ void Job::meet_first(milliseconds deadline) {
     return true;
   });
   if (!drive_until(*engine_, deadline, [&] { return address.port != 0; }))
-    fail(
-        ErrorKind::CommFailed,
-        str_cat("process ", engine_->process(), ": process 0 did not answer within ",
-                seconds(deadline), ": it is waiting for other processes, or has not called run()"));
+    fail(ErrorKind::CommFailed,
+         str_cat("process ", engine_->process(), ": process 0 did not answer within ",
+                 seconds_text(deadline),
+                 ": it is waiting for other processes, or has not called run()"));
   const milliseconds most = deadline > milliseconds(0) ? deadline : milliseconds(60'000);
   if (liveness_ == nullptr)
     liveness_ = std::make_shared<Liveness>(engine_->process(), processes(), address, most);

@@ -15,10 +15,6 @@ using std::chrono::milliseconds;
 
 constexpr std::int64_t kLookAgainNs = 100'000;
 
-std::string time_text(milliseconds time) {
-  return str_cat(static_cast<double>(time.count()) / 1000, " s");
-}
-
 }  // namespace
 
 // Stays so: the others may have given up waiting.
@@ -98,7 +94,7 @@ void Job::begin_again(milliseconds deadline) {
     std::string missing;
     for (int p = 0; p < processes(); ++p)
       if (!begins_.contains(p)) missing += str_cat(missing.empty() ? "" : ", ", text(p));
-    return str_cat(missing, " did not run ranks again within ", time_text(deadline));
+    return str_cat(missing, " did not run ranks again within ", seconds_text(deadline));
   });
   std::uint64_t run = 0;
   {
@@ -114,7 +110,7 @@ void Job::begin_again(milliseconds deadline) {
     return engine_->renewed();
   };
   await_renewal(deadline, renewed, [&] {
-    return str_cat(engine_->unended(), " is still in flight after ", time_text(deadline));
+    return str_cat(engine_->unended(), " is still in flight after ", seconds_text(deadline));
   });
 }
 

@@ -10,7 +10,14 @@
 #include <string>
 #include <vector>
 
+#include <coshard/runtime/error.h>
+
 namespace coshard {
+
+// Of a limit, for errors: "1.5 s", "0.2 s".
+inline std::string seconds_text(std::chrono::milliseconds time) {
+  return str_cat(static_cast<double>(time.count()) / 1000, " s");
+}
 
 class Liveness {
  public:

@@ -52,9 +52,9 @@ Liveness::Address LivenessDoor::open(Liveness::Address address, bool beyond,
   const Clock::time_point begin = Clock::now();
   while (!bind(address.port, beyond)) {
     if (Clock::now() - begin > deadline)
-      fail(ErrorKind::CommFailed, str_cat("process 0 cannot listen on port ", address.port,
-                                          ": the port has been in use for ",
-                                          static_cast<double>(deadline.count()) / 1000, " s"));
+      fail(ErrorKind::CommFailed,
+           str_cat("process 0 cannot listen on port ", address.port,
+                   ": the port has been in use for ", seconds_text(deadline)));
     std::this_thread::sleep_for(milliseconds(100));
   }
   address.port = acceptor_.local_endpoint().port();

@@ -96,14 +96,14 @@ struct FullyShardOptions {
 //            to one of another group or outside of the module, or with another dtype than the
 //            group's others; another reduction; a dtype of mp_policy that is not floating-point;
 //            anything but a Shard of its dimensions from shard_placement_fn; within capture; a
-//            parameter that has been replaced since. In backward: parameters that were changed since forward, or in a
-//            recomputed module have come to require a gradient too late; a hook that replaces a
-//            gradient; create_graph; two backwards at once; run_backward. Error{Unsupported}: a
-//            DTensor on a mesh that is not another slice of the same parent mesh; a dimension from
-//            shard_placement_fn that no layout can cut so. Ranks that miss different gradients fail
-//            at this or the next collective (Error{CommFailed} on all). So do ranks that held
-//            different values of a parameter when it was cut, unless it has been written to since,
-//            at the first gather; the error names the parameter.
+//            parameter that has been replaced since. In backward: parameters that were changed
+//            since forward, or in a recomputed module have come to require a gradient too late; a
+//            hook that replaces a gradient; create_graph; two backwards at once; run_backward.
+//            Error{Unsupported}: a DTensor on a mesh that is not another slice of the same parent
+//            mesh; a dimension from shard_placement_fn that no layout can cut so. Ranks that miss
+//            different gradients fail at this or the next collective (Error{CommFailed} on all). So
+//            do ranks that held different values of a parameter when it was cut, unless it has been
+//            written to since, at the first gather; the error names the parameter.
 void fully_shard(Module& module, const DeviceMesh& mesh, FullyShardOptions options = {},
                  CallSite site = CallSite::current());
 

@@ -15,6 +15,7 @@
 #include <coshard/runtime/coro/when_all.h>
 #include <coshard/runtime/launch/simulate.h>
 #include "tests/support/ends.h"
+#include "tests/support/foreign_awaitables.h"
 #include "tests/support/long_awaits.h"
 
 namespace coshard::foreign_siblings {
@@ -22,8 +23,10 @@ namespace {
 using namespace std::chrono_literals;
 using testing::End;
 using testing::end_of;
+using testing::Held;
 using testing::keep_end;
 using testing::meet;
+using testing::Stoppable;
 using Time = std::chrono::nanoseconds;
 
 WorldOptions of_a_minute(int ranks) {
@@ -42,12 +45,6 @@ End simulated(int ranks, const Program& program) {
 }
 Time now() { return Time(Executor::current()->now()); }
 
-struct Held {
-  std::coroutine_handle<>& given;
-  bool await_ready() const { return false; }
-  void await_suspend(std::coroutine_handle<> self) const { given = self; }
-  void await_resume() const {}
-};
 Task<void> held(std::coroutine_handle<>& given) {
   Held held{given};
   co_await held;
@@ -203,14 +200,6 @@ TEST(ForeignSiblings, ADeadlineEndsThemAfterAnotherBranchHasFailed) {
 }
 
 // One that takes a stop token is told at once.
-struct Stoppable {
-  std::optional<std::stop_callback<std::function<void()>>>& callback;
-  bool await_ready() const { return false; }
-  void await_suspend(std::coroutine_handle<> self, std::stop_token stop) const {
-    callback.emplace(std::move(stop), [self] { self.resume(); });
-  }
-  void await_resume() const {}
-};
 Task<void> stoppable() {
   std::optional<std::stop_callback<std::function<void()>>> callback;
   Stoppable stoppable{callback};

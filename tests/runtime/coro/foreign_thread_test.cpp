@@ -27,6 +27,7 @@
 #include <coshard/runtime/launch/run_on_asio.h>
 #include <coshard/runtime/launch/world.h>
 #include "tests/support/ends.h"
+#include "tests/support/foreign_awaitables.h"
 #include "tests/support/long_awaits.h"
 
 namespace coshard::foreign_thread {
@@ -34,9 +35,12 @@ namespace {
 using namespace std::chrono_literals;
 using testing::End;
 using testing::end_of;
+using testing::Held;
 using testing::issue_barrier;
 using testing::keep_end;
+using testing::Never;
 using testing::quick_options;
+using testing::Stoppable;
 
 // Threads of another library, joined at its end.
 class Library {
@@ -71,11 +75,6 @@ struct Elsewhere {
     });
   }
   int await_resume() const { return value; }
-};
-struct Never {
-  bool await_ready() const { return false; }
-  void await_suspend(std::coroutine_handle<>) const {}
-  void await_resume() const {}
 };
 
 Task<void> often(Library& library, int times) {
@@ -222,17 +221,11 @@ TEST(ForeignThread, ADeadlineEndsAnAwaitThatNobodyResumes) {
   for (const End& each : ends) EXPECT_TRUE(each.is(ErrorKind::Timeout)) << each;
 }
 
-// Resumes long after a deadline has given it up: that does nothing.
-struct Late {
-  std::coroutine_handle<>& given;
-  bool await_ready() const { return false; }
-  void await_suspend(std::coroutine_handle<> self) const { given = self; }
-  void await_resume() const {}
-};
+// Resumed long after a deadline has given it up: that does nothing.
 Task<void> too_late(End& end) {
   std::coroutine_handle<> given;
   const auto work = [&given](std::stop_token) -> Task<void> {
-    Late late{given};
+    Held late{given};
     co_await late;
   };
   Task<void> bounded = with_deadline(50ms, "late", work);
@@ -246,15 +239,6 @@ TEST(ForeignThread, AResumeAfterItWasGivenUpDoesNothing) {
   EXPECT_TRUE(end.is(ErrorKind::Timeout)) << end;
 }
 
-// Resumes once it is asked to stop.
-struct Stoppable {
-  std::optional<std::stop_callback<std::function<void()>>>& callback;
-  bool await_ready() const { return false; }
-  void await_suspend(std::coroutine_handle<> self, std::stop_token stop) const {
-    callback.emplace(std::move(stop), [self] { self.resume(); });
-  }
-  void await_resume() const {}
-};
 Task<void> stops(End& end, std::chrono::nanoseconds& took) {
   const auto begin = std::chrono::steady_clock::now();
   std::optional<std::stop_callback<std::function<void()>>> callback;

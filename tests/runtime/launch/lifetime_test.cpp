@@ -20,6 +20,7 @@
 #include <coshard/runtime/launch/run_on_asio.h>
 #include <coshard/runtime/sanitizers.h>
 #include "tests/support/ends.h"
+#include "tests/support/foreign_awaitables.h"
 #include "tests/support/long_awaits.h"
 
 #if !COSHARD_TSAN  // which lets no fork of a process with threads start any
@@ -30,6 +31,7 @@ namespace asio = boost::asio;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using testing::issue_barrier;
+using testing::Never;
 using testing::quick_options;
 
 // Ends the process with 0 when `body` comes to its end within `seconds`.
@@ -180,11 +182,6 @@ TEST(Lifetime, AForeignAwaitableMayComeBackAfterItsRankWasGivenUpOnAFiber) {
   });
 }
 
-struct Never {
-  bool await_ready() const { return false; }
-  void await_suspend(std::coroutine_handle<>) const {}
-  void await_resume() const {}
-};
 Task<void> waits_for_good(std::stop_token) {
   Never never;
   co_await never;

@@ -15,11 +15,14 @@
 #include <coshard/runtime/coro/when_all.h>
 #include <coshard/runtime/error.h>
 #include "tests/runtime/simulation/run_program.h"
+#include "tests/support/foreign_awaitables.h"
 
 namespace coshard::test {
 namespace {
 using namespace std::chrono_literals;
 using testing::End;
+using testing::Held;
+using testing::Never;
 
 WorldOptions ranks(int count, std::chrono::milliseconds timeout = 60s) {
   WorldOptions options;
@@ -197,11 +200,6 @@ TEST(Simulate, TheSameSeedGivesTheSameRun) {
 
 // --- awaitables of another library ---
 
-struct Never {
-  bool await_ready() const { return false; }
-  void await_suspend(std::coroutine_handle<>) const {}
-  void await_resume() const {}
-};
 Task<void> rank_1_awaits_never(World& world) {
   if (world.rank() == 1) {
     Never never;
@@ -233,14 +231,8 @@ TEST(Simulate, WhatNobodyResumesIsAnErrorThatNamesRankAndPlace) {
   EXPECT_TRUE(alone.names("60 s")) << alone;
 }
 
-struct Kept {
-  std::coroutine_handle<>& given;
-  bool await_ready() const { return false; }
-  void await_suspend(std::coroutine_handle<> self) const { given = self; }
-  void await_resume() const {}
-};
 Task<void> is_kept(std::coroutine_handle<>& given) {
-  Kept kept{given};
+  Held kept{given};
   co_await kept;
 }
 Task<void> resumes(std::coroutine_handle<>& given) {

@@ -16,8 +16,9 @@ namespace coshard {
 // While it lives, what its branch issues or awaits may take `limit` instead of
 // WorldOptions::timeout; 0: for ever. The innermost one counts; children of a when_all begin with
 // their parent's. A wait counts from when its rank waits for it first: while it stands behind the
-// wait of another branch (executor.h), that one's limit holds. It limits the waits of this rank alone, so hold it on all ranks that may wait, in
-// whichever process: each rank's own limit decides when it gives up. It lasts across co_await.
+// wait of another branch (executor.h), that one's limit holds. It limits the waits of this rank
+// alone, so hold it on all ranks that may wait, in whichever process: each rank's own limit decides
+// when it gives up. It lasts across co_await.
 // Error{BadInput}: a negative limit.
 class [[nodiscard]] WaitLimit {
  public:

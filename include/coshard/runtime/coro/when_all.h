@@ -6,8 +6,8 @@
 // when_all is structured: the first child to fail cancels the others (their awaits throw
 // Error{Cancelled}, Asio waits included, and they issue nothing more), and the awaiter gets its
 // exception once they have ended. A world waits for that as for a peer, for WorldOptions::timeout;
-// then its error names the failure and what has not ended. when_all_settled lets the others finish, then throws the exception of the first failed
-// task by position.
+// then its error names the failure and what has not ended. when_all_settled lets the others finish,
+// then throws the exception of the first failed task by position.
 #include <array>
 #include <cstddef>
 #include <memory>

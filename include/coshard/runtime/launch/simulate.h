@@ -64,8 +64,9 @@ struct SimOptions {
 };
 
 // run_ranks(options, program), simulated; throws what that throws. If all ranks sleep and nothing
-// can wake them, a coroutine that nobody resumes included, time advances to the first timeout; without one (timeout = 0) Error{CommFailed}
-// says what each rank waits for. Device cpu and communicator local only; one thread for kernels.
+// can wake them, a coroutine that nobody resumes included, time advances to the first timeout;
+// without one (timeout = 0) Error{CommFailed} says what each rank waits for. Device cpu and
+// communicator local only; one thread for kernels.
 void simulate(const WorldOptions& options, const Program& program, std::uint64_t seed,
               const SimOptions& sim = {});
 
