@@ -10,6 +10,7 @@
 #include <coshard/dtensor/tape.h>
 #include <coshard/runtime/launch/world.h>
 #include "dtensor/backward_pass.h"
+#include "dtensor/copied_views.h"
 #include "dtensor/origin.h"
 #include "runtime/coro/user_call.h"
 
@@ -17,6 +18,7 @@ namespace coshard {
 namespace {
 
 Tensor seed_of(std::string_view who, const Tensor& loss, Tensor gradient) {
+  catch_up_with_writes({&loss, 1});
   CS_REQUIRE(loss.defined() && loss.requires_grad(), who, ": ", loss,
              " does not depend on a tensor that requires a gradient");
   if (const auto& producer = loss.grad_meta()->producer)
@@ -120,6 +122,8 @@ void require_inputs(std::string_view who, const std::vector<Tensor>& outputs,
                     const std::vector<Tensor>& inputs, const std::vector<Tensor>& gradients) {
   CS_REQUIRE(gradients.empty() || gradients.size() == outputs.size(), who, ": ", gradients.size(),
              " gradients for ", outputs.size(), " outputs");
+  catch_up_with_writes(outputs);
+  catch_up_with_writes(inputs);
   for (const Tensor& output : outputs)  // requires_grad() brings views up to date
     CS_REQUIRE(output.defined() && output.requires_grad(), who, ": ", output,
                " does not depend on a tensor that requires a gradient");

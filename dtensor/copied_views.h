@@ -16,21 +16,47 @@ struct CopiedView {
   const OpDef* op;
   Attrs attrs;
   bool taped;  // made with the tape on
+  // Perhaps no view on one device (has_unknown_strides): it cannot be used once `of` has changed.
+  bool unsure = false;
+  // Perhaps `of` itself there, with its hooks and its gradient.
+  bool may_be_itself = false;
+  bool detached = false;  // the detach() of one: never on the tape
   // It was written to on the tape, so that its gradient has yet to pass through `of`: it is made again
   // before an operator uses it.
   bool passes_by = false;
-  // How many writes to `of` the memory shows; one number for all that share the memory.
-  std::shared_ptr<std::uint32_t> seen = std::make_shared<std::uint32_t>(of.storage()->changes());
+  // One for all that share the memory.
+  struct Memory {
+    std::uint32_t seen;  // how many writes to `of` it shows
+    // When the copy was last recorded again: writes() then, the taped write before, and the one that
+    // this counts as. A handle off the tape that was taken then and knows the former knows the latter.
+    std::uint32_t renewed_at = 0, renewed_from = 0, renewed_to = 0;
+  };
+  std::uint32_t taken = writes();  // when this was made
+  std::shared_ptr<Memory> memory = std::make_shared<Memory>(Memory{of.storage()->changes()});
   // The copy that this is the detach() of: while it lives, it is made again in place of this.
   Tensor::Weak detached_from{Tensor()};
+  // Of `of` when this was recorded; null if it was not.
+  std::shared_ptr<GradMeta> history = taped ? of.grad_meta() : nullptr;
+  std::uint32_t taped_write = last_taped_write();  // when this was made
 
+  // To what is shown in the end, without those that make copies between again.
+  std::uint32_t writes() const {
+    return of.copied_view() ? of.copied_view()->writes() : of.storage()->changes();
+  }
+  // The last write on the tape to what is shown in the end.
+  std::uint32_t last_taped_write() const {
+    return of.copied_view() ? of.copied_view()->last_taped_write()
+                            : of.storage()->buffer->taped_write;
+  }
   bool is_behind() const {
-    return *seen != of.storage()->changes() || (of.copied_view() && of.copied_view()->is_behind());
+    return memory->seen != of.storage()->changes() ||
+           (of.copied_view() && of.copied_view()->is_behind());
   }
 };
 
-// Makes the copy that x is, or is a view of, again if it is behind. Error{BadInput} if that would
-// lose a gradient: it was made under a NoGradGuard.
+// Makes the copy that x is, or is a view of, again if it is behind. Hooks of x stay unless what it
+// shows was written on the tape: then they belong to the values before, as those of any view do.
+// Error{BadInput} if that would lose a gradient: it was made under a NoGradGuard.
 void make_again(const Tensor& x);
 inline void catch_up_with_writes(std::span<const Tensor> tensors) {
   for (const Tensor& t : tensors)
@@ -44,6 +70,12 @@ inline void require_up_to_date(const Tensor& x) {
              " is a copy that a view operator made, and ", x.copied_view()->of,
              " was changed in place since; take the view again");
 }
+
+// A detach() that shows the values for which its copy was recorded again knows that record's write.
+void know_renewal(const Tensor& x);
+
+// Whether x, which is behind, will require a gradient once it is made again.
+bool will_require_grad(const Tensor& x);
 
 // Makes `detached`, a handle to x's memory off the tape, a view of the same as x.
 void view_as_detached(const Tensor& x, const Tensor& detached);

@@ -1,5 +1,6 @@
 #include <coshard/dtensor/distribute.h>
 
+#include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/random.h>
 #include <coshard/dtensor/tape.h>
 #include "dtensor/copied_views.h"
@@ -7,6 +8,7 @@
 #include "dtensor/ops/local.h"
 #include "dtensor/origin.h"
 #include "dtensor/partial.h"
+#include "dtensor/recipe.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/in_flight.h"
 #include "dtensor/redistribute/issue.h"
@@ -37,10 +39,15 @@ class ToLocalNode final : public GradNode {
                describe(*gradient_spec_), " was computed from shards or terms of ", names_of(wrong),
                " and differs by rank, but is read as Replicate there; pass grad_placements with "
                "Partial() for that dimension (local_output_grad_placements of a style)");
-    if (!taped(output_grads)) return sink.accumulate(0, gradient.with_spec(gradient_spec_));
+    if (!taped(output_grads)) {
+      const Tensor rows = gradient.is_contiguous() ? gradient : copy_later(gradient);
+      return sink.accumulate(0, rows.with_spec(gradient_spec_));
+    }
     FromLocalOptions options;  // recorded, for gradients of gradients
     options.shape = gradient_spec_->shape;
-    sink.accumulate(0, from_local(gradient, gradient_spec_->mesh, gradient_spec_->layout, options));
+    options.stride = row_major(gradient_spec_->shape);
+    sink.accumulate(
+        0, from_local(contiguous(gradient), gradient_spec_->mesh, gradient_spec_->layout, options));
   }
 
  private:
@@ -99,7 +106,8 @@ DTensor part_of_full(const Tensor& full, const DeviceMesh& mesh, const Layout& l
   Tensor value = source ? sent_from(*source, full, mesh, layout)
                         : full.with_spec(make_spec(mesh, whole, full.local_shape()));
   value = redistribute_raw(value, partial_as_replicate(layout));
-  if (value.storage()->buffer == full.storage()->buffer) value = copy_later(value);
+  if (value.storage()->buffer == full.storage()->buffer || !value.is_contiguous())
+    value = copy_later(value);
   if (const auto term = partial_in_place_of_value(mesh, layout)) {
     value = Tensor::empty(full.device(), spec->local_shape, full.dtype());
     kernels::run(*value.device(),
@@ -175,8 +183,13 @@ DTensor issue_distribution(const Tensor& full, const DeviceMesh& mesh, const Lay
                "distribute_tensor: src_data_rank ", *src_data_rank, " is out of range for mesh ",
                mesh);
   // Ranks other than the source may pass anything of that shape.
-  DTensor out = numbered(part_of_full(full.detach(), mesh, layout, src_data_rank).detach(),
-                         Numbered::DTensor);
+  DTensor part = is_deferred(full)
+                     ? cut_later(full, make_spec(mesh, layout, full.shape()),
+                                 [mesh, layout](const Tensor& x) {
+                                   return part_of_full(x, mesh, layout, std::nullopt);
+                                 })
+                     : part_of_full(full.detach(), mesh, layout, src_data_rank).detach();
+  DTensor out = numbered(std::move(part), Numbered::DTensor);
   if (full.requires_grad()) out.set_requires_grad(true);
   return out;
 }
@@ -184,7 +197,7 @@ DTensor issue_distribution(const Tensor& full, const DeviceMesh& mesh, const Lay
 DTensor distribute_tensor(const Tensor& full, const DeviceMesh& mesh, const Layout& placements,
                           std::optional<int> src_data_rank, CallSite site) {
   DTensor out = issue_distribution(full, mesh, placements, src_data_rank, site);
-  out.wait("distribute_tensor");
+  if (!is_deferred(out)) out.wait("distribute_tensor");
   return out;
 }
 
@@ -205,16 +218,10 @@ DTensor distribute_tensor(const Tensor& full, CallSite site) {
 Strides logical_strides(const DTensor& tensor) {
   CS_REQUIRE(tensor.defined() && tensor.is_distributed(), "logical_strides: ", tensor,
              " is a plain tensor");
-  const Shape& local = tensor.local_shape();
-  const Shape& shape = tensor.shape();
-  if (tensor.local_numel() == 0) return row_major(shape);
-  Strides strides = tensor.strides();
-  const Strides& own = tensor.strides();
-  for (std::size_t d = 0; d < own.size(); ++d)
-    for (std::size_t i = 0; i < own.size(); ++i)
-      if ((own[d] > own[i] || (own[d] == own[i] && d < i)) && local[i] != shape[i])
-        strides[d] = strides[d] / local[i] * shape[i];
-  return strides;
+  CS_REQUIRE(!has_unknown_strides(tensor), "logical_strides: from_local was not told those of ",
+             tensor, ", whose parts are uneven; give it `shape` and `stride`");
+  const auto& strides = tensor.logical();
+  return strides ? *strides : row_major(tensor.shape());
 }
 
 }  // namespace coshard

@@ -9,15 +9,19 @@
 #include "dtensor/ops/local.h"
 #include "dtensor/origin.h"
 #include "dtensor/partial.h"
+#include "dtensor/recipe.h"
 #include "dtensor/redistribute/execute.h"
 #include "kernels/run.h"
 
 namespace coshard {
 namespace {
 
-Tensor filled(const Tensor& x, double value) {
-  kernels::run(*x.device(), kernels::Fill{x.address(), x.dtype(), x.local_numel(), value});
-  return x;
+// For a Partial, most ranks hold a constant instead of the value.
+void fill_new(const Tensor& x, double value) {
+  const auto term =
+      x.is_distributed() ? partial_in_place_of_value(x.mesh(), x.layout()) : std::nullopt;
+  kernels::run(*x.device(),
+               kernels::Fill{x.address(), x.dtype(), x.local_numel(), term.value_or(value)});
 }
 
 Tensor marked(Tensor x, bool requires_grad) {
@@ -68,19 +72,20 @@ Target Target::of(const Tensor& x) {
 }
 
 Tensor empty(const Target& target, const Shape& shape, DType dtype, bool requires_grad) {
-  if (!target.is_mesh()) return marked(Tensor::empty(target.device(), shape, dtype), requires_grad);
-  const auto spec = make_spec(target.mesh(), target.layout(), shape);
-  return marked(numbered(Tensor::empty(target.device(), spec, dtype), Numbered::DTensor),
-                requires_grad);
+  const auto spec = target.is_mesh() ? make_spec(target.mesh(), target.layout(), shape) : nullptr;
+  Tensor x = empty_later(target.device(), spec, spec ? spec->local_shape : shape, dtype);
+  if (!x.defined())
+    x = spec ? Tensor::empty(target.device(), spec, dtype)
+             : Tensor::empty(target.device(), shape, dtype);
+  return marked(spec ? numbered(std::move(x), Numbered::DTensor) : std::move(x), requires_grad);
 }
 Tensor full(const Target& target, const Shape& shape, double value, DType dtype,
             bool requires_grad) {
   require_fits(value, dtype, "full");
   const Tensor x = empty(target, shape, dtype);
-  // For a Partial, most ranks hold a constant instead of the value.
-  const auto term =
-      x.is_distributed() ? partial_in_place_of_value(x.mesh(), x.layout()) : std::nullopt;
-  return marked(filled(x, term.value_or(value)), requires_grad);
+  if (!x.in_flight() || !fill_later(x, [value](const Tensor& y) { fill_new(y, value); }))
+    fill_new(x, value);
+  return marked(x, requires_grad);
 }
 Tensor zeros(const Target& target, const Shape& shape, DType dtype, bool requires_grad) {
   return full(target, shape, 0, dtype, requires_grad);
@@ -178,12 +183,12 @@ Tensor linspace(double start, double end, std::int64_t steps) {
 
 Tensor eye(const Target& target, std::int64_t n, std::optional<std::int64_t> m, DType dtype,
            bool requires_grad) {
+  const MakeNow now(target.is_mesh());  // a part is taken of it
   const Shape shape{n, m.value_or(n)};
   const Tensor square = full(whole(target), shape, 0, dtype);
   if (square.local_numel() > 0) {
     const Tensor line = square.view_as({std::min(shape[0], shape[1])}, {shape[1] + 1}, 0, nullptr);
-    const Tensor ones = full(line.device(), line.shape(), 1, dtype);
-    kernels::run(*line.device(), kernels::Copy{view_of(line), view_of(ones)});
+    fill_(line, 1);
   }
   return part_of(square, target, requires_grad);
 }
@@ -191,6 +196,7 @@ Tensor eye(std::int64_t n) { return eye(Target::here(), n); }
 
 Tensor randint(const Target& target, std::int64_t low, std::int64_t high, const Shape& shape,
                DType dtype) {
+  const MakeNow now(target.is_mesh());
   const double range = static_cast<double>(high) - static_cast<double>(low);
   CS_REQUIRE(range > 0 && range <= 0x1p53, "randint: invalid range from ", low, " to ", high);
   const Target values =
@@ -204,6 +210,7 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape) {
 }
 
 Tensor randperm(const Target& target, std::int64_t n, DType dtype) {
+  const MakeNow now(target.is_mesh());
   const Tensor order = argsort(rand(whole(target), {n}, DType::F64), 0);
   return part_of(to(order, dtype), target, false);
 }

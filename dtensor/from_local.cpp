@@ -1,7 +1,11 @@
+#include <algorithm>
+#include <vector>
+
 #include <coshard/dtensor/distribute.h>
 #include <coshard/dtensor/random.h>
 #include <coshard/dtensor/tape.h>
 #include "dtensor/marks.h"
+#include "dtensor/ops/local.h"
 #include "dtensor/origin.h"
 #include "dtensor/partial.h"
 #include "dtensor/redistribute/execute.h"
@@ -83,23 +87,139 @@ Tensor first_replica(const Tensor& local, const DeviceMesh& mesh, const Layout& 
   return value;
 }
 
-// Whether this rank's part has one element, or none, along a dimension of which others have more:
-// any stride fits that.
-bool fits_any_stride(const DTensor& made) {
-  for (int d = 0; d < made.ndim(); ++d)
-    if (const std::int64_t own = made.local_shape()[static_cast<std::size_t>(d)];
-        own <= 1 && own != made.size(d))
-      return true;
-  return false;
+// Which sizes the parts of one tensor have. Equal on all ranks.
+enum class PartSizes {
+  Even,    // all ranks have the same
+  Uneven,  // at least two along each dimension that is cut
+  Tiny,    // some rank has one or none along a dimension of which others have more
+};
+
+PartSizes parts_of(const Spec& spec) {
+  bool even = true, tiny = false;
+  for (std::size_t d = 0; d < spec.shape.size(); ++d) {
+    std::int64_t parts = 1, least = spec.shape[d], most = 0;
+    bool strided = false;
+    std::vector<int> dims;  // of the mesh, that cut d
+    for (int m = 0; m < spec.layout.ndim(); ++m) {
+      if (!spec.layout[m].is_sharded(static_cast<int>(d))) continue;
+      parts *= spec.mesh.size(m);
+      strided = strided || spec.layout[m].is_strided();
+      dims.push_back(m);
+    }
+    if (spec.shape[d] % parts == 0 && !strided) continue;
+    std::vector<int> at(static_cast<std::size_t>(spec.mesh.ndim()));
+    for (std::int64_t part = 0; part < parts; ++part) {
+      std::int64_t rest = part;
+      for (const int m : dims) {
+        at[static_cast<std::size_t>(m)] = static_cast<int>(rest % spec.mesh.size(m));
+        rest /= spec.mesh.size(m);
+      }
+      const std::int64_t size = count_of(
+          ranges_of(spec.layout, spec.mesh.shape(), at, static_cast<int>(d), spec.shape[d]));
+      least = std::min(least, size);
+      most = std::max(most, size);
+    }
+    even = even && least == most;
+    tiny = tiny || (least != most && least < 2);
+  }
+  return even ? PartSizes::Even : tiny ? PartSizes::Tiny : PartSizes::Uneven;
 }
 
-void check_stride(const FromLocalOptions& options, const DTensor& made) {
-  if (!options.stride) return;
-  CS_REQUIRE(options.shape, "from_local: stride ", *options.stride, " was given without a shape");
-  if (fits_any_stride(made)) return;
-  const Strides own = logical_strides(made);
-  CS_REQUIRE(*options.stride == own, "from_local: stride ", *options.stride, " does not match ",
-             made, ", whose local tensors have strides like ", own);
+// Whether dimension i of memory of these `sizes` lies within d: of equal strides, one of size 1
+// does, and then the later one.
+bool lies_within(std::size_t i, std::size_t d, const Strides& strides, const Shape& sizes) {
+  if (strides[d] != strides[i]) return strides[d] > strides[i];
+  const bool one_i = sizes[i] == 1, one_d = sizes[d] == 1;
+  return one_i != one_d ? one_i : d < i;
+}
+
+// Those of the whole whose even shard has `own`.
+Strides scaled(const Strides& own, const Shape& sizes, const Shape& shape) {
+  Strides strides = own;
+  for (std::size_t d = 0; d < own.size(); ++d)
+    for (std::size_t i = 0; i < own.size(); ++i)
+      if (lies_within(i, d, own, sizes) && sizes[i] != shape[i] && sizes[i] > 0 && own[i] > 0)
+        strides[d] *= shape[i] / sizes[i];
+  return strides;
+}
+
+// Without gaps, dimensions ordered as those of `sizes` under `order`.
+Strides packed(const Shape& shape, const Strides& order, const Shape& sizes) {
+  Strides strides = Strides::filled(shape.size(), 1);
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    for (std::size_t i = 0; i < shape.size(); ++i)
+      if (lies_within(i, d, order, sizes)) strides[d] *= std::max<std::int64_t>(shape[i], 1);
+  return strides;
+}
+
+// Whether memory of these sizes is the same under both.
+bool alike(const Strides& a, const Strides& b, const Shape& sizes) {
+  for (std::size_t d = 0; d < sizes.size(); ++d)
+    if (sizes[d] > 1 && a[d] != b[d]) return false;
+  return true;
+}
+bool is_packed(const Shape& sizes, const Strides& strides, const Strides& order) {
+  return numel(sizes) == 0 || alike(strides, packed(sizes, order, sizes), sizes);
+}
+
+// Whether no two elements of a whole of this shape are one, but along dimensions of which this rank's
+// part repeats its own.
+bool are_apart(const Strides& strides, const Shape& shape, const Strides& own, const Shape& sizes) {
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] <= 1 || (strides[d] == 0 && own[d] == 0)) continue;
+    std::int64_t within = 0;  // the last element of what lies within
+    for (std::size_t i = 0; i < shape.size(); ++i)
+      if (i != d && shape[i] > 1 && lies_within(i, d, strides, shape))
+        within += (shape[i] - 1) * strides[i];
+    if (strides[d] <= within) return false;
+  }
+  return true;
+}
+
+// Whether a shard of a whole with strides `whole` may have `own`: ordered alike, and without gaps if
+// the whole has none.
+bool may_be_of(const Strides& whole, const Shape& shape, const Strides& own, const Shape& sizes) {
+  if (is_packed(shape, whole, whole)) return is_packed(sizes, own, whole);
+  for (std::size_t d = 0; d < sizes.size(); ++d)
+    for (std::size_t i = 0; i < sizes.size(); ++i)
+      if (sizes[d] > 1 && sizes[i] > 1 && whole[d] > whole[i] && own[d] < own[i]) return false;
+  return true;
+}
+
+// Ranks whose strides are others have noted others, or nothing.
+void note_strides(const DTensor& made) {
+  const auto& strides = made.logical();
+  if (!strides || strides->empty()) return;
+  for (int m = 0; m < made.mesh().ndim(); ++m)
+    for (std::size_t d = 0; d < strides->size(); ++d)
+      made.mesh().note(m, {"called from_local, which its option `stride` tells apart, with stride",
+                           "in dimension", static_cast<std::uint64_t>((*strides)[d]), d});
+}
+
+// What strides the whole has. Of even parts, each rank finds the same if all were made alike, which
+// their next collective compares. So it does of uneven ones without gaps, where no rank has so
+// little that any strides fit; elsewhere they are unknown (has_unknown_strides), perhaps on some
+// ranks alone: that moves nothing, and what would depend on it is refused.
+void set_strides(const FromLocalOptions& options, const Tensor& local, const DTensor& made) {
+  const Strides& own = local.strides();
+  const Shape& sizes = local.local_shape();
+  const Shape& shape = made.shape();
+  const PartSizes parts = parts_of(*made.spec());
+  if (options.stride) {
+    CS_REQUIRE(options.shape, "from_local: stride ", *options.stride, " was given without a shape");
+    const Strides& given = *options.stride;
+    const bool fits = given.size() == own.size() && are_apart(given, shape, own, sizes) &&
+                      may_be_of(given, shape, own, sizes);
+    CS_REQUIRE(fits, "from_local: stride ", given, " does not match ", made,
+               ", whose local tensor has strides ", own, " on this rank");
+    return set_logical(made, given);
+  }
+  if (parts != PartSizes::Tiny && own == row_major(sizes)) return;
+  if (parts == PartSizes::Even && numel(sizes) == 0) return;
+  if (parts == PartSizes::Even) return set_logical(made, scaled(own, sizes, shape));
+  if (parts == PartSizes::Tiny || !is_packed(sizes, own, own))
+    return made.set_logical(std::make_shared<const Strides>());
+  set_logical(made, packed(shape, own, sizes));
 }
 
 void record_from_local(const Tensor& local, DTensor& out, const FromLocalOptions& options) {
@@ -140,9 +260,10 @@ DTensor from_local(const Tensor& local, const DeviceMesh& mesh, const Layout& pl
                mesh.world().rank(), ", but its shard of ", describe(*spec), " is ",
                spec->local_shape);
     out = (options.run_check ? first_replica(local, mesh, layout) : local).with_spec(spec);
-    check_stride(options, out);
     if (!options.shape && !options.run_check)
       note_sizes(out, "called from_local without `shape`, which implies size");
+    set_strides(options, out.raw_local(), out);
+    note_strides(out);
   } else {
     out = Tensor::empty(local.device(), spec, local.dtype());
     if (options.run_check) out = first_replica(out, mesh, layout);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <coshard/dtensor/tape.h>
+#include "dtensor/copied_views.h"
 
 namespace coshard {
 
@@ -26,12 +27,22 @@ HookHandle put(GradHooks& hooks, GradHook hook) {
   return HookHandle(hooks.back());
 }
 
+// A tensor that may be another one, on one device, has no hooks of its own.
+void require_itself(const Tensor& tensor, std::string_view who) {
+  CS_REQUIRE(
+      !tensor.copied_view() || !tensor.copied_view()->may_be_itself || tensor.base().defined(), who,
+      ": ", tensor, " was made by contiguous() from ", tensor.copied_view()->of,
+      ", which it is if strides allow it that from_local was not told; give it `stride`");
+}
+
 }  // namespace
 
 HookHandle register_hook(const Tensor& tensor, std::function<Tensor(const Tensor& gradient)> hook) {
   CS_REQUIRE(hook, "register_hook: the hook is an empty function");
+  catch_up_with_writes({&tensor, 1});
   CS_REQUIRE(tensor.defined() && tensor.requires_grad(), "register_hook: ", tensor,
              " does not require a gradient");
+  require_itself(tensor, "register_hook");
   GradMeta& meta = *tensor.grad_meta();
   return put(meta.producer ? meta.producer->hooks : meta.hooks,
              {meta.output, shared(std::move(hook)), nullptr});
@@ -52,8 +63,10 @@ HookHandle register_post_accumulate_grad_hook(const Tensor& leaf,
 }
 
 void retain_grad(const Tensor& tensor) {
+  catch_up_with_writes({&tensor, 1});
   CS_REQUIRE(tensor.defined() && tensor.requires_grad(), "retain_grad: ", tensor,
              " does not require a gradient");
+  require_itself(tensor, "retain_grad");
   if (tensor.is_leaf()) return;
   auto& retaining = tensor.grad_meta()->producer->retaining;
   const bool known = std::ranges::any_of(

@@ -6,6 +6,7 @@
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/random.h>
 #include <coshard/dtensor/tape.h>
+#include "dtensor/recipe.h"
 
 namespace coshard::nn::init {
 namespace {
@@ -68,9 +69,13 @@ Tensor trunc_normal_(const Tensor& x, double mean, double std, double low, doubl
              " to ", high);
   CS_REQUIRE(!x.is_distributed() || !x.layout().has_partial(), "trunc_normal_: ", x,
              " is Partial; redistribute it first");
+  const NoGradGuard off;
+  if (x.in_flight() && draw_later(x, "trunc_normal_", [=](const Tensor& y) {
+        init::trunc_normal_(y, mean, std, low, high);
+      }))
+    return x;
   const double least = std::max((low - mean) / std, -40.0);
   const double most = std::min((high - mean) / std, 40.0);
-  const NoGradGuard off;
   coshard::uniform_(x, below(least), below(most));
   std::vector<double> values = x.to_vector();
   for (double& value : values)

@@ -1,4 +1,8 @@
 #include <coshard/dtensor/local_map.h>
+
+#include <algorithm>
+
+#include <coshard/dtensor/ops/ops.h>
 #include "dtensor/run_check.h"
 #include "runtime/coro/user_call.h"
 
@@ -93,7 +97,15 @@ Tensor wrapped(const Tensor& y, const DeviceMesh& mesh, std::span<const Tensor> 
   CS_REQUIRE(spec->local_shape == y.local_shape(), "local_map: output ", at, " is ", y,
              " on this rank, but its shard of ", describe(*spec), " is ", spec->local_shape,
              "; out_shapes says its logical shape");
-  const Tensor out = from_local(y, mesh, layout, as);
+  // Of uneven parts from_local may not know the strides; of memory that is new, any will do.
+  const bool shared = std::ranges::any_of(inputs, [&](const Tensor& x) {
+    return x.defined() && x.storage()->buffer == y.storage()->buffer;
+  });
+  const bool even = even_shape(y.local_shape(), mesh.shape(), layout) == *as.shape;
+  const bool own = !even && !shared;
+  const Tensor rows = own && !y.is_contiguous() ? contiguous(y) : y;
+  if (own) as.stride = row_major(*as.shape);
+  const Tensor out = from_local(rows, mesh, layout, as);
   if (!given) note_sizes(out, "called local_map without `out_shapes`, which implies size");
   return out;
 }

@@ -8,6 +8,7 @@
 #include "dtensor/copied_views.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/partial.h"
+#include "dtensor/recipe.h"
 #include "dtensor/step_graph.h"
 #include "dtensor/writes.h"
 #include "kernels/run.h"
@@ -127,6 +128,8 @@ LocalRandom::~LocalRandom() { set_random_state(before_); }
 
 void normal_(const Tensor& x, double mean, double std) {
   CS_REQUIRE(!(std < 0), "normal_: std must not be negative, got ", std);
+  if (x.in_flight() && draw_later(x, "normal_", [=](const Tensor& y) { normal_(y, mean, std); }))
+    return;
   require_writable(x, "normal_");
   draw(x, kernels::RandomKind::Normal, std, mean);
   record_constant_write(x);
@@ -135,6 +138,8 @@ void normal_(const Tensor& x, double mean, double std) {
 void uniform_(const Tensor& x, double low, double high) {
   CS_REQUIRE(low <= high && std::isfinite(high - low), "uniform_: invalid range from ", low, " to ",
              high);
+  if (x.in_flight() && draw_later(x, "uniform_", [=](const Tensor& y) { uniform_(y, low, high); }))
+    return;
   require_writable(x, "uniform_");
   draw(x, kernels::RandomKind::Uniform, high - low, low);
   record_constant_write(x);

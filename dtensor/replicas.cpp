@@ -8,6 +8,7 @@
 #include "dtensor/marks.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/optim/gradients.h"
+#include "dtensor/recipe.h"
 #include "dtensor/redistribute/issue.h"
 #include "kernels/run.h"
 #include "runtime/comm/collective.h"
@@ -157,6 +158,10 @@ void take_replicas_of(int source, const std::vector<Tensor>& parameters, const D
   std::vector<std::pair<Tensor, Tensor>> sent;
   for (const Tensor& x : parameters) {
     if (!is_replicated_along(x, mesh, dim)) continue;
+    if (const auto recipe = recipe_of(x)) {
+      recipe->must_be_alike(mesh, dim);
+      continue;
+    }
     sent.emplace_back(x, broadcast_along(x.raw_local(), mesh, dim, source, "replicas"));
   }
   for (const auto& [x, received] : sent) {

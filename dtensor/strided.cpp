@@ -1,5 +1,7 @@
 #include "dtensor/strided.h"
 
+#include <algorithm>
+
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/random.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
@@ -58,20 +60,36 @@ Tensor summed(const Tensor& y, const ViewPlace& place) {
   return dims.empty() ? y : sum(y, dims, true);
 }
 
+// Of an expanded base, the first of the elements that are one in memory stands for all: a gradient
+// counts once.
+Shape first_of_aliased(const ViewPlace& p) {
+  Shape shape = p.base_shape;
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    if (p.base_strides[d] == 0) shape[d] = std::min<std::int64_t>(shape[d], 1);
+  return shape;
+}
+
 Tensor mapped(Map kind, const Tensor& x, const ViewPlace& p) {
   const Tensor memory = kind == Map::Scatter ? zeros(x.device(), Shape{p.extent}, x.dtype())
                                              : Tensor::empty(x.device(), {p.extent}, x.dtype());
-  const Tensor base = memory.view_as(p.base_shape, p.base_strides, 0, nullptr);
+  const Shape first = first_of_aliased(p);
+  const Tensor base = memory.view_as(first, p.base_strides, 0, nullptr);
   const Tensor view = memory.view_as(p.shape, p.strides, p.offset, nullptr);
+  const auto first_in = [&](const Tensor& all) {
+    return all.view_as(first, all.strides(), all.storage_offset(), nullptr);
+  };
   if (kind == Map::Scatter) {
     copy(view, x);
-    return base;
+    if (first == p.base_shape) return base;
+    const Tensor all = zeros(x.device(), p.base_shape, x.dtype());
+    copy(first_in(all), base);
+    return all;
   }
-  copy(base, x);
+  copy(base, first_in(x));
   if (kind == Map::Gather) return copy_of(view);
   const Tensor zero = zeros(x.device(), Shape(), x.dtype());
   copy(view, zero.view_as(p.shape, Strides::filled(p.shape.size(), 0), 0, nullptr));
-  return base;
+  return memory.view_as(p.base_shape, p.base_strides, 0, nullptr);
 }
 
 // In the layout that a map needs: shards as the view's, and no Partial.

@@ -88,7 +88,7 @@ const void* Tensor::const_data() const {
 }
 
 void* Tensor::data() const {
-  CS_REQUIRE(unwritable() != kCopiedView, "data: ", *this,
+  CS_REQUIRE(unwritable() != kCopiedView && unwritable() != kUnsureView, "data: ", *this,
              " shares memory with a copy that a view operator made, and what is written there does "
              "not reach what that is a view of; read const_data(), or change the view by operators "
              "or a clone() by data()");
@@ -99,11 +99,15 @@ void* Tensor::data() const {
 }
 
 bool Tensor::requires_grad() const {
+  if (impl().copied_view) [[unlikely]] {
+    if (impl().copied_view->is_behind()) return will_require_grad(*this);
+    know_renewal(*this);
+  }
   if (!is_current()) [[unlikely]]
     catch_up(*this);
   return impl().grad && impl().grad->requires_grad;
 }
-bool Tensor::is_leaf() const { return !requires_grad() || !impl().grad->producer; }
+bool Tensor::is_leaf() const { return !requires_grad() || (impl().grad && !impl().grad->producer); }
 
 Tensor Tensor::base() const {
   Tensor base;
@@ -114,14 +118,16 @@ Tensor Tensor::base() const {
 void Tensor::set_base(const Tensor& viewed) const {
   impl().base = viewed.impl().base ? viewed.impl_->base : viewed.impl_;
   impl().copied_view = viewed.impl_->copied_view;
-  impl().known = viewed.impl_->known;
   impl().marks = 0;  // the base's count
+  // Off the tape, it is a view of what the memory holds now.
+  if (grad_enabled() || viewed.impl_->untaped_view) impl().known = viewed.impl_->known;
   impl().untaped_view = !grad_enabled() || viewed.impl_->untaped_view;
 }
 
 Tensor& Tensor::set_requires_grad(bool value) {
   CS_REQUIRE(is_leaf(), "set_requires_grad: ", *this, " was made by ",
-             impl().grad->producer->name(), "; only leaves can be changed");
+             impl().grad ? impl().grad->producer->name() : impl().copied_view->op->name,
+             "; only leaves can be changed");
   CS_REQUIRE(!value || is_floating(dtype()), "set_requires_grad: ", *this,
              " is not floating-point");
   CS_REQUIRE(!value || !copied_view(), "set_requires_grad: ", *this,
@@ -139,7 +145,13 @@ Tensor& Tensor::set_requires_grad(bool value) {
   return *this;
 }
 
-Tensor Tensor::grad() const { return impl().grad ? impl().grad->gradient : Tensor(); }
+Tensor Tensor::grad() const {
+  CS_REQUIRE(!impl().copied_view || !impl().copied_view->may_be_itself || impl().base,
+             "grad: ", *this, " was made by contiguous() from ", impl().copied_view->of,
+             ", which it is if strides allow it that from_local was not told; give it `stride`, or "
+             "ask that");
+  return impl().grad ? impl().grad->gradient : Tensor();
+}
 
 bool Tensor::fits_as_gradient(const Tensor& gradient) const {
   if (gradient.shape() != shape() || gradient.dtype() != dtype()) return false;
@@ -166,7 +178,9 @@ Tensor Tensor::detach() const {
 }
 
 Tensor Tensor::with_spec(std::shared_ptr<const Spec> spec) const& {
-  return view_as(impl().local_shape, impl().strides, impl().offset, std::move(spec));
+  Tensor out = view_as(impl().local_shape, impl().strides, impl().offset, std::move(spec));
+  if (out.impl_->spec) out.impl_->logical = impl().logical;
+  return out;
 }
 
 Tensor Tensor::with_spec(std::shared_ptr<const Spec> spec) && {

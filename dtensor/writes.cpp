@@ -176,15 +176,30 @@ const char* const kCopiedView =
     "shares memory with a copy that a view operator made; change the view, what it is a view of, "
     "or a clone() of this";
 
-void require_writable(const Tensor& x, std::string_view who) {
+const char* const kUnsureView =
+    "is a copy of a tensor whose strides from_local was not told, so that it may share memory on "
+    "one device; give from_local `stride`, or change a clone() of this";
+
+void require_may_write(const Tensor& x, std::string_view who) {
   CS_REQUIRE(x.defined(), who, ": the tensor is undefined");
   const bool copied = x.copied_view() && x.unwritable() == kCopiedView;
   CS_REQUIRE(x.unwritable() == nullptr || copied, who, ": ", x, " cannot be changed in place: it ",
              x.unwritable());
   if (copied) require_writable_copy(x, who);
   if (grad_enabled()) require_writable_on_tape(x, who);
+}
+
+void require_writable(const Tensor& x, std::string_view who) {
+  require_may_write(x, who);
   x.wait(who);
   x.wait_for_readers(who);
+}
+
+void require_result_fits(const Tensor& x, const Shape& shape, DType dtype, std::string_view who) {
+  CS_REQUIRE(shape == x.shape(), who, ": the result ", dtype, shape, " does not have the shape of ",
+             x);
+  CS_REQUIRE(is_floating(x.dtype()) || !is_floating(dtype), who, ": the result ", dtype, shape,
+             " is floating-point, but ", x, " is not");
 }
 
 Tensor unchanged(const Tensor& x) {

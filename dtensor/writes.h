@@ -13,6 +13,7 @@ namespace coshard {
 extern const char* const kCopyOfView;
 // The same for one that follows what it shows (copied_views.h), and handles to its memory.
 extern const char* const kCopiedView;
+extern const char* const kUnsureView;
 
 // Error{BadInput} "who: ..." if a write to x, or its gradient on the tape, would be lost: x is a
 // copy made by a view operator where strides allow no view, or is expanded; a leaf that requires a
@@ -20,6 +21,10 @@ extern const char* const kCopiedView;
 // place for the collectives that still fill or read the memory; a copied view that is behind is made
 // again.
 void require_writable(const Tensor& x, std::string_view who);
+// Only the check.
+void require_may_write(const Tensor& x, std::string_view who);
+// Error{BadInput} "who: ...": an operator in place on x cannot have such a result.
+void require_result_fits(const Tensor& x, const Shape& shape, DType dtype, std::string_view who);
 
 // Copies `value`, of x's shape and dtype, into x's memory in x's layout, and counts the write. A
 // value with a gradient becomes part of x's history.

@@ -42,7 +42,7 @@ void distribute_module(Module& module, const DeviceMesh& mesh, const PartitionFn
     module.claim("parallelized");
     distribute_parameters(module, mesh, partition_fn, options);
     change.require_same_shapes("distribute_module: partition_fn");
-    change.require_no_ties_outside("distribute_module");
+    change.require_ties_kept("distribute_module");
   } catch (...) {
     change.undo();
     throw;

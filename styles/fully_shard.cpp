@@ -8,6 +8,7 @@
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/dtensor/tape.h>
 #include "dtensor/marks.h"
+#include "dtensor/recipe.h"
 #include "dtensor/replicas.h"
 #include "runtime/coro/user_call.h"
 #include "styles/module_change.h"
@@ -70,6 +71,7 @@ std::vector<std::shared_ptr<ShardGroup>> groups_within(Module& module) {
 
 void require_shardable(const NamedParameter& p, const Tensor* first) {
   const Tensor& x = *p.slot;
+  require_not_computed("fully_shard", p.name, x);
   CS_REQUIRE(
       !x.grad_meta() || !x.grad_meta()->producer, "fully_shard: parameter '", p.name, "' (", x,
       ") is tied to one that was sharded before, in a module of its own; shard a module that "
@@ -140,8 +142,12 @@ void cut(std::vector<ShardedParameter>& parameters, const DeviceMesh& mesh,
     p.dim = how.dim;
     p.kept = std::move(how.kept);
     const auto rank = static_cast<std::size_t>(mesh.local_rank(mesh.ndim() - 1));
-    if (mesh.size() > 1) p.hash_when_cut = bits_hash(x);
-    p.shard = cut_from(x, p.dim, p.kept[rank]).with_spec(how.spec);
+    const bool deferred = is_deferred(x);
+    if (mesh.size() > 1 && !deferred) p.hash_when_cut = bits_hash(x);
+    const auto own = [dim = p.dim, kept = p.kept[rank]](const Tensor& whole) {
+      return cut_from(whole, dim, kept);
+    };
+    p.shard = deferred ? cut_later(x, how.spec, own) : own(x).with_spec(how.spec);
     p.writes_when_cut = p.shard.storage()->changes();
     p.shard.set_marks(marks_outside(own_along(x), *how.spec));
     p.shard.set_requires_grad(x.requires_grad());
@@ -204,7 +210,7 @@ void fully_shard(Module& module, const DeviceMesh& mesh, FullyShardOptions optio
   try {
     cut(parameters, mesh, options);
     change.require_same_shapes("fully_shard");
-    change.require_no_ties_outside("fully_shard");
+    change.require_ties_kept("fully_shard");
   } catch (...) {
     change.undo();
     throw;

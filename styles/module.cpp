@@ -13,6 +13,7 @@
 #include <coshard/styles/recompute.h>
 #include <coshard/styles/style.h>
 #include "dtensor/grad_mode.h"
+#include "dtensor/recipe.h"
 #include "dtensor/redistribute/deferred.h"
 #include "runtime/coro/user_call.h"
 #include "runtime/interned_text.h"
@@ -53,6 +54,7 @@ class RunningModule {
 
  private:
   bool is_outermost_;
+  MakeNow now_{is_outermost_};
 };
 
 Tensor Inputs::get(std::size_t position, std::string_view name) const {
@@ -227,13 +229,23 @@ void Module::check_name(const std::string& name) const {
   for (const auto& [taken, slot] : parameters_)
     CS_REQUIRE(taken != name, "register: ", type_name(), " already has a parameter '", name,
                "' already");
+  for (const NamedBuffer& buffer : buffers_)
+    CS_REQUIRE(buffer.name != name, "register: ", type_name(), " already has a buffer '", name,
+               "'");
   for (const Child& child : children_)
     CS_REQUIRE(child.name != name, "register: ", type_name(), " has a module '", name, "' already");
 }
 
 void Module::register_parameter(std::string name, Tensor& slot) {
   check_name(name);
+  name_values(slot, str_cat("parameter '", name, "'"));
   parameters_.emplace_back(std::move(name), &slot);
+}
+
+void Module::register_buffer(std::string name, Tensor& slot, bool persistent) {
+  check_name(name);
+  name_values(slot, str_cat("buffer '", name, "'"));
+  buffers_.push_back({std::move(name), &slot, persistent});
 }
 
 void Module::register_module(std::string name, Module& child) {
@@ -241,6 +253,7 @@ void Module::register_module(std::string name, Module& child) {
   child.parent_ = this;
   child.name_ = name;
   child.forget_paths();
+  child.name_values_below();
   children_.push_back({std::move(name), &child, nullptr});
 }
 
@@ -252,6 +265,15 @@ void Module::register_module(std::string name, std::shared_ptr<Module> child) {
 
 void Module::forget_paths() {
   for (const NamedModule& below : named_modules()) below.module->path_ = nullptr;
+}
+
+// What has no memory yet learns the path of its module, as far as it is known.
+void Module::name_values_below() {
+  if (!defers_init()) return;
+  for (const NamedParameter& p : named_slots())
+    name_values(*p.slot, str_cat("parameter '", path(), ".", p.name, "'"));
+  for (const NamedBuffer& b : named_buffers())
+    name_values(*b.slot, str_cat("buffer '", path(), ".", b.name, "'"));
 }
 
 bool Module::is_below(const Module& root) const {
@@ -314,6 +336,15 @@ std::vector<NamedParameter> Module::named_slots() {
   return found;
 }
 
+std::vector<NamedBuffer> Module::named_buffers() {
+  std::vector<NamedBuffer> found;
+  for (const auto& [path, module] : named_modules())
+    for (const NamedBuffer& b : module->buffers_)
+      if (b.slot->defined())
+        found.push_back({path.empty() ? b.name : path + "." + b.name, b.slot, b.persistent});
+  return found;
+}
+
 std::vector<NamedParameter> Module::named_parameters() {
   std::vector<NamedParameter> found = named_slots();
   std::unordered_set<const void*> seen;
@@ -328,6 +359,7 @@ std::vector<Tensor> Module::parameters(CallSite site) {
     const std::shared_ptr<GradMeta>& meta = p.slot->grad_meta();
     if (meta && meta->name.empty())
       meta->name = interned(path().empty() ? p.name : str_cat(path(), ".", p.name));
+    if (meta && is_deferred(*p.slot)) name_values(*p.slot, str_cat("parameter '", meta->name, "'"));
     tensors.push_back(*p.slot);
   }
   return tensors;

@@ -1,8 +1,11 @@
 #include "styles/module_change.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include <coshard/dtensor/tape.h>
+#include "dtensor/copied_views.h"
+#include "dtensor/ops/local.h"
 
 namespace coshard {
 namespace {
@@ -24,7 +27,26 @@ class Replaced final : public GradNode {
   std::string_view who_;
 };
 
+// What is the same for all that share memory: of a copied view, what it shows a part of.
+const void* memory_of(const Tensor& x) {
+  return x.copied_view() ? memory_of(x.copied_view()->of) : x.storage()->buffer.get();
+}
+
+// Of tensors that share memory. What a copied view shows may be any part of it.
+bool have_common_elements(const Tensor& a, const Tensor& b) {
+  return a.copied_view() || b.copied_view() || share_elements(a, b);
+}
+
 }  // namespace
+
+// A handle that a change has replaced (ModuleChange::keep) has a producer without inputs.
+void require_not_computed(std::string_view who, std::string_view name, const Tensor& parameter) {
+  const auto& producer = parameter.grad_meta() ? parameter.grad_meta()->producer : nullptr;
+  CS_REQUIRE(!producer || producer->inputs.empty(), who, ": parameter '", name, "' (", parameter,
+             ") was made by ", producer->name(),
+             ", and would be a parameter of its own afterwards; compute it in forward, or register "
+             "a detach().clone() of it");
+}
 
 ModuleChange::ModuleChange(Module& root) : root_(root), random_(random_state()) {
   for (const auto& [path, module] : root.named_modules()) {
@@ -51,23 +73,40 @@ void ModuleChange::require_same_shapes(std::string_view who) const {
   }
 }
 
-void ModuleChange::require_no_ties_outside(std::string_view who) const {
+void ModuleChange::require_ties_kept(std::string_view who) const {
   Module* top = &root_;
   while (top->parent_ != nullptr) top = top->parent_;
-  if (top == &root_) return;
-  std::unordered_map<const void*, const Slot*> replaced;
-  for (const Slot& each : slots_)
-    if (each.before.defined() && each.before.id() != each.slot->id())
-      replaced.emplace(each.before.id(), &each);
+  std::unordered_map<const Tensor*, const Slot*> within;
+  for (const Slot& each : slots_) within.emplace(each.slot, &each);
+  struct Named {
+    std::string name;
+    const Slot* slot;  // null: outside of the module
+    Tensor before;
+  };
+  std::vector<Named> all;
   for (const NamedParameter& p : top->named_slots()) {
-    const auto found = replaced.find(p.slot->id());
-    if (found == replaced.end()) continue;
-    const auto& [module, name, slot, before, requires_grad] = *found->second;
-    fail(ErrorKind::BadInput,
-         str_cat(who, ": parameter '", module->path(), module->path().empty() ? "" : ".", name,
-                 "' (", before, ") is tied to '", p.name, "', which is outside of ",
-                 root_.type_name(), " '", root_.path(), "' and would keep the old tensor; give ",
-                 who, " a module that holds both"));
+    const auto found = within.find(p.slot);
+    const Slot* slot = found == within.end() ? nullptr : found->second;
+    const Tensor& before = slot ? slot->before : *p.slot;
+    if (before.defined()) all.push_back({p.name, slot, before});
+  }
+  std::unordered_map<const void*, std::vector<const Named*>> by_memory;
+  for (const Named& p : all) by_memory[memory_of(p.before)].push_back(&p);
+  for (const Named& p : all) {
+    if (!p.slot || p.before.id() == p.slot->slot->id()) continue;
+    require_not_computed(who, p.name, p.before);
+    for (const Named* each : by_memory[memory_of(p.before)]) {
+      const Named& other = *each;
+      const bool is_same = other.before.id() == p.before.id();
+      CS_REQUIRE(!is_same || other.slot, who, ": parameter '", p.name, "' (", p.before,
+                 ") is tied to '", other.name, "', which is outside of ", root_.type_name(), " '",
+                 root_.path(), "' and would keep the old tensor; give ", who,
+                 " a module that holds both");
+      CS_REQUIRE(is_same || !have_common_elements(p.before, other.before), who, ": parameters '",
+                 p.name, "' (", p.before, ") and '", other.name, "' (", other.before,
+                 ") share memory but are two tensors, which would be two parameters afterwards; "
+                 "tie them by registering one tensor in both slots, or clone() one");
+    }
   }
 }
 

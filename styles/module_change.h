@@ -9,6 +9,9 @@
 
 namespace coshard {
 
+// Error{BadInput}: `who` would replace a parameter that an operator has made.
+void require_not_computed(std::string_view who, std::string_view name, const Tensor& parameter);
+
 // Snapshots the module and its submodules: the tensors in their slots and whether they require
 // gradients, hooks, claims of styles, and the random state.
 class ModuleChange {
@@ -17,8 +20,8 @@ class ModuleChange {
   // Error{BadInput}: `who` has changed the logical shape of a parameter.
   void require_same_shapes(std::string_view who) const;
   // Error{BadInput}: `who` has replaced a parameter that is tied to one outside of the module, below
-  // the same root: that one would keep the old tensor.
-  void require_no_ties_outside(std::string_view who) const;
+  // the same root, which would keep the old tensor; or whose memory another parameter is a view of.
+  void require_ties_kept(std::string_view who) const;
   // Restores the snapshot.
   void undo();
   // Keeps the change. Handles whose slot now holds another tensor count as replaced by `who`

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include <coshard/dtensor/deferred_init.h>
 #include "runtime/coro/user_call.h"
 #include "runtime/warn.h"
 #include "styles/module_change.h"
@@ -98,7 +99,7 @@ std::exception_ptr apply_all(const std::vector<Application>& applications, Modul
       change.require_same_shapes(str_cat("parallelize_module: the style ", *each.style));
       ties.restore();
     }
-    change.require_no_ties_outside("parallelize_module");
+    change.require_ties_kept("parallelize_module");
   } catch (...) {
     return std::current_exception();
   }
@@ -125,7 +126,8 @@ Task<void> parallelize_module(Module& module, DeviceMesh mesh, ParallelPlan plan
   ModuleChange change(module);
   std::exception_ptr failure = apply_all(applications, module, mesh, options, change);
   std::vector<Tensor> cut;
-  for (const NamedParameter& p : module.named_parameters()) cut.push_back(*p.slot);
+  for (const NamedParameter& p : module.named_parameters())
+    if (!is_deferred(*p.slot)) cut.push_back(*p.slot);
   try {  // also before undoing: peers send the data, which must arrive
     Task<void> arrived = arrival_of(std::move(cut));
     co_await std::move(arrived);

@@ -8,6 +8,7 @@
 #include <coshard/dtensor/tape.h>
 #include "dtensor/ops/local.h"
 #include "dtensor/origin.h"
+#include "dtensor/recipe.h"
 #include "dtensor/redistribute/deferred.h"
 #include "dtensor/redistribute/follow_up.h"
 #include "dtensor/redistribute/in_flight.h"
@@ -193,6 +194,7 @@ Tensor ShardGroup::packed_shards() const {
   const auto rank = static_cast<std::size_t>(mesh_.local_rank(sharding()));
   const Tensor packed =
       Tensor::empty(memory_.device(), Shape{(*layout_->counts)[rank]}, memory_.dtype());
+  for (const ShardedParameter& p : parameters_) require_values(p.shard);
   for (const ShardedParameter& p : parameters_)
     copy_into(part_of_memory(packed, p.shard.local_shape(), place_in(*layout_, p).shard_begin),
               p.shard);

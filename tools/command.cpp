@@ -1,4 +1,4 @@
-// Only parses the command line; what it runs is in profiling/bench, tools/conform, tools/doctor,
+// Only parses the command line; what it runs is in profiling/bench, tools/ckpt, tools/conform, tools/doctor,
 // tools/plan, tools/run, tools/simulate and tools/trace.
 #include "tools/command.h"
 
@@ -11,6 +11,7 @@
 #include "profiling/bench/benches.h"
 #include "runtime/launch/launcher.h"
 #include "runtime/printable.h"
+#include "tools/ckpt/command_line.h"
 #include "tools/completion.h"
 #include "tools/conform/conform.h"
 #include "tools/doctor.h"
@@ -92,6 +93,13 @@ void add_options(CLI::App& app, OverlapOptions& o) {
              "interleaved pairs of runs");
 }
 
+void add_options(CLI::App& app, bench::CheckpointOptions& o) {
+  add_number(app, "--ranks", o.ranks, 1, kMostBenchRanks, "number of ranks");
+  add_number(app, "--megabytes", o.megabytes, 8, 1'000'000, "size of the state, in 10^6 bytes");
+  add_number(app, "--rounds", o.rounds, 1, kMostSteps, "rounds; the median is reported");
+  app.add_option("--folder", o.folder, "a folder on the disk to measure")->capture_default_str();
+}
+
 void add_options(CLI::App& app, GpuOptions& o) {
   app.add_flag("--tiny", o.tiny, "tiny sizes, to test the benchmark itself");
 }
@@ -108,6 +116,12 @@ void require_one_process(const std::string& command) {
 // Checks between options, and of the place.
 void check(const auto&) {}
 void check(const DispatchOptions&) { require_one_process("bench dispatch"); }
+void check(const bench::CheckpointOptions& o) {
+  require_one_process("bench checkpoint");
+  std::error_code ignored;
+  CS_REQUIRE(std::filesystem::is_directory(o.folder, ignored), "--folder ", o.folder,
+             ": there is no such folder");
+}
 void check(const GpuOptions&) { require_one_process("bench gpu"); }
 void check(const OverlapOptions& o) {
   require_one_process("bench overlap");
@@ -256,6 +270,8 @@ class Benches {
         "Communication hidden by sibling tasks, linear layers, half-batches and backward, on an "
         "emulated link",
         overlap_, bench_overlap);
+    add("checkpoint", "Save and cold load of a state, beside the disk itself", checkpoint_,
+        bench_checkpoint);
     add("train", "One training step of a transformer", train_, bench_train);
     add("forecast", "What the simulator says of a training step, beside what it takes", forecast_,
         bench_forecast);
@@ -294,6 +310,7 @@ class Benches {
   DispatchOptions dispatch_;
   bench::RedistributeOptions redistribute_;
   OverlapOptions overlap_;
+  bench::CheckpointOptions checkpoint_;
   TrainOptions train_;
   ForecastOptions forecast_;
   GpuOptions gpu_;
@@ -305,6 +322,7 @@ int run_command(int argc, char** argv) {
   app.require_subcommand(1);
   Chosen chosen;
   const Benches benches(app, chosen);
+  add_ckpt(app, chosen);
   add_conform(app, chosen);
   add_doctor(app, chosen);
   add_completion(app, chosen);

@@ -91,7 +91,7 @@ void attention_forward(OpContext& c) {
   const auto a = c.attrs.as<AttentionAttrs>();
   launch(c, kernels::Attention{view_of(out), view_of(q), view_of(k), view_of(v), c.out[1].address(),
                                a.scale, a.causal, a.diagonal + c.offset(0, 2),
-                               mask_view(c.in[3], q, k)});
+                               mask_view(c.in[3], q, k), a.window});
 }
 
 struct AttentionBackwardAttrs {
@@ -134,7 +134,7 @@ void attention_backward_forward(OpContext& c) {
                                    view_of(in[0]), view_of(in[4]), view_of(in[1]), view_of(in[2]),
                                    view_of(in[3]), lse.const_data(), a.scale, a.causal,
                                    a.diagonal + c.offset(1, 2), mask_view(c.in[6], in[1], in[2]),
-                                   dmask});
+                                   dmask, a.window});
 }
 
 const OpDef& attention_backward_op() {
@@ -167,6 +167,7 @@ std::vector<OpDef::Sample> attention_samples() {
            AttentionAttrs{true, 2, 0.7}},
           {{input({3, 2, 3, 4}), input({3, 2, 4, 4}), input({3, 2, 4, 3}), absent()},
            AttentionAttrs{false, 0, 0.5}},
+          {{x, x, x, absent()}, AttentionAttrs{true, 0, 0.5, 2}},
           {{q, k, k, input({3, 4})}, AttentionAttrs{false, 0, 0.5}},
           {{q, k, k, input({2, 1, 1, 4})}, AttentionAttrs{true, 0, 0.5}},
           {{q, k, k, input({2, 1, 3, 4}, DType::Bool)}, AttentionAttrs{false, 0, 0.5}, -2, 2, 2}};
@@ -248,13 +249,16 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
 }
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
-                 std::optional<double> scale, CallSite site) {
+                 std::optional<double> scale, std::int64_t window, CallSite site) {
   const OperatorCall user(site);
+  CS_REQUIRE(window >= 0 && (causal || window == 0), "attention: window ", window,
+             causal ? " is negative" : " without causal");
   CS_REQUIRE(q.ndim() == 4 && k.ndim() == 4, "attention: q ", q, ", k ", k, " are not [b,h,t,d]");
   const double by = scale ? *scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
   const std::int64_t diagonal = causal ? k.size(2) - q.size(2) : 0;
-  return call1(attention_op(), {q, k, v, Tensor()},
-               AttentionAttrs{.causal = causal, .diagonal = diagonal, .scale = by});
+  return call1(
+      attention_op(), {q, k, v, Tensor()},
+      AttentionAttrs{.causal = causal, .diagonal = diagonal, .scale = by, .window = window});
 }
 
 std::span<const OpDef* const> attention_ops() {

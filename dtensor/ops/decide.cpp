@@ -84,8 +84,6 @@ void decide_layouts(Decision& d, const OpDef& op, std::span<const Tensor> in,
     d.out_spec[i] = make_spec(mesh, choice->out[i], out_info[i].shape);
     d.out_shape[i] = d.out_spec[i]->local_shape;
   }
-  d.copies = !d.foreign && op.name == "view" && !d.changes && !strides_agree(in[0]) &&
-             merges_dimensions(d.in_info[0].shape, out_info[0].shape);
 }
 
 }  // namespace

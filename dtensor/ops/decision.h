@@ -30,7 +30,6 @@ struct Decision {
   std::vector<Layout> want;  // per input; used where `change` says so
   std::vector<bool> change;
   bool changes = false;
-  bool copies = false;   // a view that strides allow on some ranks only: all make a copy
   bool absent = false;   // this rank is not in the mesh: nothing runs
   bool foreign = false;  // a user-defined operator: the results of its functions are checked
   int outputs = 1;

@@ -15,7 +15,9 @@
 #include "dtensor/ops/op_node.h"
 #include "dtensor/ops/output_place.h"
 #include "dtensor/origin.h"
+#include "dtensor/recipe.h"
 #include "dtensor/redistribute/execute.h"
+#include "dtensor/redistribute/in_flight.h"
 #include "dtensor/redistribute/plan.h"
 #include "dtensor/writes.h"
 #include "runtime/coro/user_call.h"
@@ -38,7 +40,10 @@ void run_body(const OpDef& op, OpContext& context, bool absent) {
   World* world = World::current();
   if (!op.view)
     for (const Tensor& t : context.in)
-      if (t.defined()) t.wait(op.name);  // so that waiting is not counted as computing
+      if (t.defined()) {
+        if (t.in_flight() && compute_later(op, context)) return;
+        t.wait(op.name);
+      }  // so that waiting is not counted as computing
   if (absent) {
     for (int i = 0; i < context.outputs; ++i) {
       Tensor& nothing = context.make(i);
@@ -58,13 +63,14 @@ void run_body(const OpDef& op, OpContext& context, bool absent) {
 }
 
 // Checks the outputs of a user-defined forward: plain tensors of the decided shapes and dtypes.
-void require_outputs(const OpDef& op, const OpContext& made) {
+void require_outputs(const OpDef& op, OpContext& made) {
   for (std::size_t i = 0; i < static_cast<std::size_t>(made.outputs); ++i) {
     const Tensor& out = made.out[i];
     CS_REQUIRE(out.defined() && !out.is_distributed() && out.shape() == made.out_shape[i] &&
                    out.dtype() == made.out_dtype[i],
                op.name, ": forward set output ", i, " to ", out, "; expected a local tensor ",
                made.out_dtype[i], made.out_shape[i]);
+    if (made.out_spec[i]) made.out[i] = local_contiguous(out);
   }
 }
 
@@ -78,6 +84,40 @@ bool stays(const Tensor& x, const Decision& d) {
   return true;
 }
 
+// Whether x's strides decide if a view of it is a copy on one device, and nobody knows them.
+bool is_unsure(const OpDef& op, const Attrs& attrs, const Tensor& x) {
+  return op.name == "view" && x.is_distributed() && has_unknown_strides(x) &&
+         merges_dimensions(x.shape(), attrs.as<ViewAttrs>().shape);
+}
+
+// Whether a view of x is a copy on one device, or may be on some rank: then all ranks copy.
+bool copies(const OpDef& op, const Attrs& attrs, const Tensor& x, const Decision& d) {
+  if (!x.is_distributed() || !x.logical() || op.name != "view" || d.foreign || d.changes)
+    return false;
+  const Shape to = attrs.as<ViewAttrs>().shape;
+  return is_unsure(op, attrs, x) || strides_forbid(x, to);
+}
+
+// The strides of a view of x on one device: the operator is run on the geometry of that.
+Strides logical_of_view(const OpDef& op, const Attrs& attrs, const Tensor& x, const Tensor& out) {
+  const Strides from = x.logical() ? *x.logical() : row_major(x.shape());
+  if (op.name == "view")
+    return view_strides(x.shape(), from, out.shape()).value_or(row_major(out.shape()));
+  const Tensor whole = x.view_as(x.shape(), from, 0, nullptr);  // its memory is not touched
+  OpContext context{{&whole, 1}, attrs};
+  context.out_shape[0] = out.shape();
+  context.out_dtype[0] = x.dtype();
+  op.forward(context);
+  return context.out[0].strides();
+}
+
+void set_logical_of_view(const OpDef& op, const Attrs& attrs, const Tensor& x, const Tensor& out,
+                         const Decision& d) {
+  if (!x.is_distributed() || d.foreign || (!x.logical() && op.name == "view")) return;
+  if (has_unknown_strides(x)) return out.set_logical(x.logical());
+  set_logical(out, logical_of_view(op, attrs, x, out));
+}
+
 // Marks the output of a view operator: a view of x, or a copy, whose writes reach x if only the
 // layout prevents a view.
 void mark_view(const OpDef& op, const Attrs& attrs, const Tensor& x, const Tensor& out,
@@ -85,10 +125,12 @@ void mark_view(const OpDef& op, const Attrs& attrs, const Tensor& x, const Tenso
   if (out.storage()->buffer == x.storage()->buffer && stays(x, d)) return out.set_base(x);
   const bool follows = x.is_distributed() && !d.foreign && op.backward != nullptr &&
                        !(op.name == "view" && strides_forbid(x, attrs.as<ViewAttrs>().shape));
+  const bool unsure = is_unsure(op, attrs, x);
   if (out.unwritable() == nullptr)  // an expanded one says so itself
-    out.set_unwritable(follows ? kCopiedView : kCopyOfView);
+    out.set_unwritable(unsure ? kUnsureView : follows ? kCopiedView : kCopyOfView);
   if (!follows) return;
-  out.set_copied_view(std::make_shared<CopiedView>(CopiedView{x, &op, attrs, grad_enabled()}));
+  out.set_copied_view(
+      std::make_shared<CopiedView>(CopiedView{x, &op, attrs, grad_enabled(), unsure}));
 }
 
 // In memory of its own, in x's place.
@@ -97,6 +139,13 @@ Tensor same_in_own_memory(const Tensor& x, std::string_view who) {
   const Tensor copy = copy_of(x);
   copy.set_origin(x.origin());
   return copy;
+}
+
+// What is no view of x has no gaps, which it would have on some ranks and not on others. An
+// expanded one has none, but repeats.
+void own_memory_has_no_gaps(Tensor& out, const Tensor& x) {
+  const bool own = out.storage()->buffer != x.storage()->buffer && out.unwritable() == nullptr;
+  if (own && !out.is_contiguous()) out = copy_later(out);
 }
 
 void require_explicit(const OpDef& op, std::span<const Tensor> in, const Decision& d) {
@@ -178,18 +227,21 @@ std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor
   std::vector<Tensor> moved;
   std::span<const Tensor> used = in;
   if (d.changes) used = moved = moved_inputs(op, in, d);
-  if (d.copies) used = moved = {same_in_own_memory(in[0], op.name)};
+  if (op.view && copies(op, attrs, in[0], d)) used = moved = {same_in_own_memory(in[0], op.name)};
   OpContext context{used, attrs};
   context.outputs = d.outputs;
-  context.out_shape = d.out_shape;
-  context.out_dtype = d.out_dtype;
-  context.out_spec = d.out_spec;
   const auto count = static_cast<std::size_t>(d.outputs);
+  for (std::size_t i = 0; i < count; ++i) {  // most have one of kMaxOutputs
+    context.out_shape[i] = d.out_shape[i];
+    context.out_dtype[i] = d.out_dtype[i];
+    context.out_spec[i] = d.out_spec[i];
+  }
   if (const Tensor& x = in[0]; in_place && !taped(in) && may_write_over(x, op, used, d))
     context.out[0] = x.raw_local();
   run_body(op, context, d.absent);
   if (d.foreign) [[unlikely]]
     require_outputs(op, context);
+  if (op.view && d.changes) own_memory_has_no_gaps(context.out[0], in[0]);
   const std::uint64_t origin = origin_of_result(used);
   for (std::size_t i = 0; i < count && origin != 0; ++i)
     if (context.out[i].defined()) context.out[i].set_origin(origin);
@@ -203,7 +255,10 @@ std::array<Tensor, kMaxOutputs> run_call(const OpDef& op, std::span<const Tensor
     const std::span<Tensor> out(context.out.data(), count);
     push_record(make_op_node(op, attrs, used, out, d), in, out);
   }
-  if (op.view) mark_view(op, attrs, in[0], context.out[0], d);
+  if (op.view) {
+    set_logical_of_view(op, attrs, in[0], context.out[0], d);
+    mark_view(op, attrs, in[0], context.out[0], d);
+  }
   return std::move(context.out);
 }
 

@@ -31,8 +31,10 @@ void expand_forward(OpContext& c) {
   const Shape& to = c.out_shape[0];
   Strides strides = Strides::filled(to.size(), 0);
   const std::size_t lead = to.size() - x.local_shape().size();
-  for (std::size_t i = 0; i < x.local_shape().size(); ++i)
-    if (x.local_shape()[i] == to[lead + i]) strides[lead + i] = x.strides()[i];
+  for (std::size_t i = to.size(); i-- > 0;) {
+    if (i >= lead && x.local_shape()[i - lead] == to[i]) strides[i] = x.strides()[i - lead];
+    if (i < lead && to[i] == 1) strides[i] = i + 1 < to.size() ? to[i + 1] * strides[i + 1] : 1;
+  }
   c.out[0] = x.view_as(to, strides, x.storage_offset(), nullptr);
   c.out[0].set_unwritable(
       "is expanded, so that several of its elements share memory; change a clone() of it");

@@ -8,6 +8,7 @@
 #include "dtensor/marks.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/op_call.h"
+#include "dtensor/recipe.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/writes.h"
 #include "runtime/coro/user_call.h"
@@ -66,14 +67,13 @@ void store(const Tensor& x, const Tensor& value, std::string_view who) {
 Tensor call_in_place(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs) {
   const Tensor& x = in[0];
   const std::string who = name_in_place(op);
+  require_may_write(x, who);
+  if (x.in_flight() && write_later(op, in, attrs, who)) return x;
   require_writable(x, who);
   std::vector<Tensor> inputs(in.begin(), in.end());
   if (taped(in)) move_saved(op, inputs);
   Tensor result = std::move(call_over_first(op, inputs, attrs)[0]);
-  CS_REQUIRE(result.shape() == x.shape(), who, ": the result ", result,
-             " does not have the shape of ", x);
-  CS_REQUIRE(is_floating(x.dtype()) || !is_floating(result.dtype()), who, ": the result ", result,
-             " is floating-point, but ", x, " is not");
+  require_result_fits(x, result.shape(), result.dtype(), who);
   if (result.dtype() != x.dtype()) result = to(result, x.dtype());
   store(x, result, who);
   write_back(x);

@@ -2,8 +2,6 @@
 
 #include <cstdint>
 
-#include <coshard/dtensor/distribute.h>
-
 namespace coshard {
 namespace {
 
@@ -63,6 +61,41 @@ bool memory_overlaps(const Tensor& a, const Tensor& b) {
   return first.begin < second.end && second.begin < first.end;
 }
 
+namespace {
+
+// Whether indices within these dimensions, from the d-th on, can be `distance` elements apart.
+bool can_be_apart(std::int64_t distance, const Shape& a, const Shape& b, const Strides& strides,
+                  std::size_t d) {
+  if (d == strides.size()) return distance == 0;
+  const std::int64_t stride = strides[d], nearest = distance / stride;
+  for (const std::int64_t steps : {nearest - 1, nearest, nearest + 1})
+    if (steps < a[d] && -steps < b[d] &&
+        can_be_apart(distance - steps * stride, a, b, strides, d + 1))
+      return true;
+  return false;
+}
+
+bool steps_over_inner(const Shape& sizes, const Strides& strides) {
+  for (std::size_t d = 0; d < strides.size(); ++d) {
+    std::int64_t inner = 1;
+    for (std::size_t i = d + 1; i < strides.size(); ++i) inner += (sizes[i] - 1) * strides[i];
+    if (strides[d] < inner) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool share_elements(const Tensor& a, const Tensor& b) {
+  if (!memory_overlaps(a, b)) return false;
+  if (a.dtype() != b.dtype() || !(a.strides() == b.strides()) ||
+      !steps_over_inner(a.local_shape(), a.strides()) ||
+      !steps_over_inner(b.local_shape(), b.strides()))
+    return true;
+  return can_be_apart(b.storage_offset() - a.storage_offset(), a.local_shape(), b.local_shape(),
+                      a.strides(), 0);
+}
+
 Tensor local_contiguous(const Tensor& tensor) {
   return tensor.is_contiguous() ? tensor : copy_of(tensor);
 }
@@ -97,30 +130,18 @@ std::optional<Strides> view_strides(const Shape& from, const Strides& strides, c
   return result;
 }
 
-bool strides_agree(const Tensor& x) {
-  if (!x.is_distributed()) return true;
-  for (int d = 0; d < x.ndim(); ++d) {
-    std::int64_t parts = 1;
-    for (int m = 0; m < x.layout().ndim(); ++m)
-      if (x.layout()[m].is_sharded(d)) parts *= x.mesh().size(m);
-    // Several dimensions of the mesh leave each rank no less than this.
-    if (x.size(d) % parts != 0 && chunk_of(x.size(d), parts, parts - 1).size < 2) return false;
-  }
-  return true;
+bool is_row_major(const Tensor& x) {
+  return x.is_contiguous() && (!x.is_distributed() || !x.logical());
 }
 
-bool is_row_major(const Tensor& x) {
-  if (!x.is_distributed()) return x.is_contiguous();
-  const Strides expected = row_major(x.local_shape());
-  for (int d = 0; d < x.ndim(); ++d)
-    if (x.size(d) > 1 &&
-        x.strides()[static_cast<std::size_t>(d)] != expected[static_cast<std::size_t>(d)])
-      return false;
-  return true;
+void set_logical(const DTensor& x, const Strides& strides) {
+  const bool differ = !x.view_as(x.shape(), strides, 0, nullptr).is_contiguous();
+  x.set_logical(differ ? std::make_shared<const Strides>(strides) : nullptr);
 }
 
 bool strides_forbid(const DTensor& x, const Shape& to) {
-  return strides_agree(x) && !view_strides(x.shape(), logical_strides(x), to);
+  const auto& strides = x.logical();
+  return strides && !has_unknown_strides(x) && !view_strides(x.shape(), *strides, to);
 }
 
 bool merges_dimensions(const Shape& from, const Shape& to) {

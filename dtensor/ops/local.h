@@ -22,20 +22,25 @@ kernels::View broadcast_view(const Tensor& tensor, const Shape& shape);
 bool is_same_view(const Tensor& a, const Tensor& b);
 // Whether the ranges of memory from the first to the last element of each have bytes in common.
 bool memory_overlaps(const Tensor& a, const Tensor& b);
+// Whether an element of the one is an element of the other: of two columns, none is, though their
+// ranges overlap. Exact where both have the same strides, each of which steps over all inner
+// dimensions; else as memory_overlaps.
+bool share_elements(const Tensor& a, const Tensor& b);
 
 // The tensor itself, or a row-major copy of it.
 Tensor local_contiguous(const Tensor& tensor);
 // Strides under which memory of shape `from` and these `strides` reads as `to` (of as many
 // elements), if there are any (torch.Tensor.view).
 std::optional<Strides> view_strides(const Shape& from, const Strides& strides, const Shape& to);
-// Whether strides say the same on all ranks. False where some rank may have one element, or none,
-// along a sharded dimension of which others have more: any stride fits these. Equal on all ranks.
-bool strides_agree(const Tensor& x);
-// Whether x lies row-major in memory. Of a DTensor also by the strides of dimensions of which this
-// rank has one element or none: they tell how the elements of other ranks lie.
+// Whether x lies row-major in memory; of a DTensor also on one device (Tensor::logical).
 bool is_row_major(const Tensor& x);
-// Whether strides forbid to view x as `to` on one device. Equal on all ranks; false where strides do
-// not agree.
+// Makes these x's strides on one device.
+void set_logical(const DTensor& x, const Strides& strides);
+// Whether x's strides on one device are unknown: from_local of uneven parts was not told them. Then
+// all ranks copy what those may make a copy, and refuse to go on where it matters whether it is one.
+inline bool has_unknown_strides(const DTensor& x) { return x.logical() && x.logical()->empty(); }
+// Whether strides forbid to view x as `to` on one device. Equal on all ranks; false where they are
+// unknown.
 bool strides_forbid(const DTensor& x, const Shape& to);
 // Whether a view of shape `from` as `to` merges dimensions, so that it depends on strides.
 bool merges_dimensions(const Shape& from, const Shape& to);

@@ -94,6 +94,7 @@ Tensor pad(const Tensor& x, std::span<const std::int64_t> margins, double value,
   }
   if (out.storage()->buffer == x.storage()->buffer) return clone(out);
   out.set_unwritable(nullptr);
+  out.set_logical(nullptr);
   return out;
 }
 

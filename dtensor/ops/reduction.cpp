@@ -38,7 +38,7 @@ std::string_view function_of(ReduceOp op) {
     case ReduceOp::AbsMin:
     case ReduceOp::AbsPower: return "vector_norm";
     case ReduceOp::Variance: return "var";
-    case ReduceOp::Deviation: return "std";
+    case ReduceOp::Deviation: return "stdev";
     case ReduceOp::LogSumExp: return "logsumexp";
   }
   return "reduction";

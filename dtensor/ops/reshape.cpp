@@ -15,6 +15,7 @@ namespace {
 Tensor repetition(const Tensor& x, const Tensor& repeated) {
   if (repeated.storage()->buffer == x.storage()->buffer) return clone(repeated);
   repeated.set_unwritable(nullptr);
+  repeated.set_logical(nullptr);
   return repeated;
 }
 

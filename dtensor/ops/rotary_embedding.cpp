@@ -7,12 +7,20 @@
 namespace coshard {
 namespace {
 
+const kernels::RopeTable* rope_table(std::int64_t key) {
+  return reinterpret_cast<const kernels::RopeTable*>(key);
+}
+
 // A rotation: its gradient is the inverse rotation.
-std::vector<TensorInfo> rotary_infer(Infos in, const Attrs&) {
+std::vector<TensorInfo> rotary_infer(Infos in, const Attrs& attrs) {
   const Shape& x = in[0].shape;
   require_floating("rotary_embedding", in[0]);
   CS_REQUIRE(x.size() == 4, "rotary_embedding: x ", x, " is not [batch, seq, heads, dim]");
   CS_REQUIRE(x[3] % 2 == 0, "rotary_embedding: dimension ", x[3], " of x ", x, " is odd");
+  if (const auto* table = rope_table(attrs.as<RotaryEmbeddingAttrs>().table))
+    CS_REQUIRE(static_cast<std::int64_t>(table->frequencies.size()) == x[3] / 2,
+               "rotary_embedding: ", table->frequencies.size(), " frequencies are not half of ",
+               x[3], ", the last dimension of x ", x);
   return {in[0]};
 }
 
@@ -28,7 +36,7 @@ void rotary_forward(OpContext& c) {
   const kernels::View x = view_of(c.in[0]);
   const auto a = c.attrs.as<RotaryEmbeddingAttrs>();
   launch(c, kernels::Rope{view_of(c.make()), x, a.first_position + c.offset(0, 1), a.theta,
-                          a.inverse});
+                          a.inverse, rope_table(a.table)});
 }
 
 void rotary_backward(GradContext& c);
@@ -64,6 +72,15 @@ Tensor rotary_embedding(const Tensor& x, double theta, std::int64_t first_positi
   return call1(
       rotary_embedding_op(), {x},
       RotaryEmbeddingAttrs{.first_position = first_position, .inverse = false, .theta = theta});
+}
+
+Tensor rotary_embedding(const Tensor& x, const RotaryTable& table, std::int64_t first_position,
+                        CallSite site) {
+  const OperatorCall user(site);
+  return call1(
+      rotary_embedding_op(), {x},
+      RotaryEmbeddingAttrs{
+          .first_position = first_position, .inverse = false, .theta = 0, .table = table.key()});
 }
 
 std::span<const OpDef* const> rotary_embedding_ops() {

@@ -1,6 +1,7 @@
 // Casts, copies, and constants in the shape of a tensor.
 #include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
+#include "dtensor/copied_views.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/pointwise_forward.h"
 #include "dtensor/writes.h"
@@ -171,10 +172,17 @@ Tensor to(const Tensor& x, DType dtype, CallSite site) {
 
 Tensor contiguous(const Tensor& x, CallSite site) {
   const OperatorCall user(site);
-  if (strides_agree(x) || !x.base().defined())
-    return is_row_major(x) ? x : call1(contiguous_op(), {x});
-  const Tensor copy = call1(contiguous_op(), {x});  // where x is row-major on some ranks only, too
-  copy.set_unwritable(kCopyOfView);
+  if (is_row_major(x)) return x;
+  const Tensor copy = call1(contiguous_op(), {x});
+  if (x.is_distributed() && has_unknown_strides(x)) {
+    copy.set_unwritable(kUnsureView);
+    copy.set_copied_view(std::make_shared<CopiedView>(CopiedView{.of = x,
+                                                                 .op = &contiguous_op(),
+                                                                 .attrs = {},
+                                                                 .taped = grad_enabled(),
+                                                                 .unsure = true,
+                                                                 .may_be_itself = true}));
+  }
   return copy;
 }
 

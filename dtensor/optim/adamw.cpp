@@ -32,7 +32,7 @@ AdamW::AdamW(std::vector<Tensor> parameters, AdamWOptions options)
   lr = options.lr;
 }
 
-void AdamW::start(State& s, const Tensor& p) const {
+void AdamW::make(State& s, const Tensor& p) const {
   require_not_recording(*p.device(), "AdamW", "allocate the moments of a parameter");
   const DType dtype = statistic_dtype(p.dtype());
   s.m = zeros(p.device(), p.local_shape(), dtype);
@@ -40,6 +40,31 @@ void AdamW::start(State& s, const Tensor& p) const {
   if (options_.amsgrad) s.largest_v = zeros(p.device(), p.local_shape(), dtype);
   if (p.dtype() == DType::BF16 || p.dtype() == DType::F16)
     s.master = Tensor::empty(p.device(), p.local_shape(), DType::F32);
+}
+
+std::vector<Optimizer::Moment> AdamW::moments(std::size_t i) const {
+  const State& s = states_[i];
+  const Tensor& p = parameters_[i];
+  if (s.step > 0 && s.master.defined() && s.version != p.storage()->changes())  // as the next step
+    kernels::run(*p.device(), kernels::Copy{view_of(s.master), view_of(p)});
+  std::vector<Moment> all;
+  const auto add = [&](std::string_view name, const Tensor& local) {
+    if (s.step > 0 && local.defined()) all.push_back({name, as_parameter(local, parameters_[i])});
+  };
+  add("exp_avg", s.m);
+  add("exp_avg_sq", s.v);
+  add("max_exp_avg_sq", s.largest_v);
+  add("master", s.master);
+  return all;
+}
+
+void AdamW::start(std::size_t i, std::int64_t steps) {
+  State& s = states_[i];
+  s = State();
+  s.step = steps;
+  if (steps == 0) return;
+  make(s, parameters_[i]);
+  s.version = parameters_[i].storage()->changes();
 }
 
 kernels::AdamW AdamW::arguments(DType dtype, std::int64_t step) const {
@@ -106,7 +131,7 @@ void AdamW::update() {
     if (!g.defined()) continue;
     p.wait_for_readers("AdamW");
     State& s = states_[i];
-    if (s.step == 0) start(s, p);
+    if (s.step == 0) make(s, p);
     if (s.master.defined() && (s.step == 0 || s.version != p.storage()->changes())) {
       require_not_recording(*p.device(), "AdamW", "refresh the master copy of a parameter");
       kernels::run(*p.device(), kernels::Copy{view_of(s.master), view_of(p)});

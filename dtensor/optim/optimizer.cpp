@@ -14,6 +14,16 @@
 #include "runtime/coro/user_call.h"
 
 namespace coshard {
+namespace {
+
+// Whether several elements of it are one in memory.
+bool is_expanded(const Tensor& x) {
+  for (std::size_t d = 0; d < x.local_shape().size(); ++d)
+    if (x.local_shape()[d] > 1 && x.strides()[d] == 0) return true;
+  return false;
+}
+
+}  // namespace
 
 Optimizer::Optimizer(std::vector<Tensor> parameters) {
   CS_REQUIRE(!parameters.empty(),
@@ -21,6 +31,9 @@ Optimizer::Optimizer(std::vector<Tensor> parameters) {
   std::unordered_set<const void*> seen;
   for (Tensor& p : parameters) {
     CS_REQUIRE(p.defined() && p.is_leaf(), "optimizer: ", p, " is not a leaf");
+    CS_REQUIRE(!is_expanded(p), "optimizer: ", p,
+               " is expanded, so that a step would change its elements several times; expand it in "
+               "forward, or give a clone()");
     if (seen.insert(p.id()).second) parameters_.push_back(std::move(p));
   }
 }

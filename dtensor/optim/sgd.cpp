@@ -17,6 +17,19 @@ SGD::SGD(std::vector<Tensor> parameters, SGDOptions options)
   lr = options.lr;
 }
 
+std::vector<Optimizer::Moment> SGD::moments(std::size_t i) const {
+  if (!momentum_[i].defined()) return {};
+  return {{"momentum", as_parameter(momentum_[i], parameters_[i])}};
+}
+
+void SGD::start(std::size_t i, std::int64_t steps) {
+  const Tensor& p = parameters_[i];
+  momentum_[i] = Tensor();
+  if (steps == 0 || options_.momentum == 0) return;
+  require_not_recording(*p.device(), "SGD", "allocate the momentum of a parameter");
+  momentum_[i] = Tensor::empty(p.device(), p.local_shape(), p.dtype());
+}
+
 void SGD::update() {
   const double* rate = nullptr;
   if (StepGraph* step = StepGraph::recording())

@@ -67,7 +67,8 @@ Issued run_taped(const Tensor& source, const Layout& target, const RedistributeO
   const Tensor sent = cast_local(source, options.forward_dtype.value_or(source.dtype()));
   Issued issued =
       sent.layout() == target ? Issued{sent.detach()} : issue_now_or_later(sent, target);
-  if (issued.result.storage()->buffer == source.storage()->buffer)
+  // A slice of another's memory may have gaps on some ranks alone.
+  if (issued.result.storage()->buffer == source.storage()->buffer || !issued.result.is_contiguous())
     issued.result = copy_later(issued.result);
   else
     note_gathered(sent, issued.result);

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 
 #include <coshard/dtensor/tape.h>
+#include "kernels/philox.h"
 
 namespace coshard::train {
 namespace {
@@ -41,14 +41,12 @@ class Windows {
   Batch batch_;
 };
 
-class UniformDraws {
- public:
-  explicit UniformDraws(std::uint64_t seed) : generator_(seed) {}
-  double operator()() { return static_cast<double>(generator_() >> 11) * 0x1.0p-53; }
-
- private:
-  std::mt19937_64 generator_;
-};
+// In [0, 1), of the byte `i` of a sample: of streams that no step's batch has (Text::draw).
+double uniform_draw(std::uint64_t seed, int i) {
+  constexpr std::uint64_t kSample = std::uint64_t{1} << 63;
+  const kernels::Words words = kernels::philox_block(seed, kSample, static_cast<std::uint64_t>(i));
+  return static_cast<double>((std::uint64_t{words[1]} << 32 | words[0]) >> 11) * 0x1.0p-53;
+}
 
 char draw_byte(const std::vector<double>& logits, double temperature, double u) {
   const double highest = *std::max_element(logits.begin(), logits.end());
@@ -93,12 +91,11 @@ Task<std::optional<double>> held_out_bits_per_byte(LanguageModel& model, const O
 
 Task<std::string> sample_continuation(LanguageModel& model, const Options& options) {
   const NoGradGuard no_grad;
-  UniformDraws uniform(options.seed);
   std::string text = options.prompt;
   for (int i = 0; i < options.sample; ++i) {
     Task<std::vector<double>> next = model.next_byte_logits(text);
     const std::vector<double> logits = co_await std::move(next);
-    text += draw_byte(logits, options.temperature, uniform());
+    text += draw_byte(logits, options.temperature, uniform_draw(options.seed, i));
   }
   co_return text.substr(options.prompt.size());
 }

@@ -15,14 +15,14 @@ namespace {
 
 constexpr std::int64_t kBytes = 256;  // classes: every byte value
 
-nn::TransformerConfig config_of(const Options& options) {
-  nn::TransformerConfig config;
-  config.vocab = kBytes;
-  config.dim = options.dim;
-  config.layers = options.layers;
-  config.heads = options.heads;
-  config.ffn = options.ffn;
-  config.seq = options.seq;
+nn::CausalLMConfig config_of(const Options& options) {
+  nn::CausalLMConfig config;
+  config.vocab_size = kBytes;
+  config.hidden_size = options.dim;
+  config.num_hidden_layers = options.layers;
+  config.num_attention_heads = options.heads;
+  config.intermediate_size = options.ffn;
+  config.max_position_embeddings = options.seq;
   config.dtype = options.dtype();
   return config;
 }
@@ -43,7 +43,7 @@ Task<void> LanguageModel::parallelize() {
   if (world_.size() == 1) co_return;
   const bool dp = options_.data_parallel();
   DeviceMesh mesh = init_device_mesh(world_, {world_.size()}, {dp ? "dp" : "tp"});
-  ParallelPlan plan = nn::transformer_plan(options_.sequence_parallel());
+  const ParallelPlan plan = model_.plan(options_.sequence_parallel());
   const ParallelizeOptions how{.overlap = parse_overlap(options_.overlap)};
   if (options_.measure_links) {
     CalibrateOptions measured;
@@ -62,7 +62,7 @@ Task<void> LanguageModel::parallelize() {
 
 void LanguageModel::shard(const DeviceMesh& mesh, Overlap overlap) {
   const FullyShardOptions how{.overlap = overlap};
-  for (std::size_t i = 0; i < model_.layers.size(); ++i) fully_shard(model_.layers[i], mesh, how);
+  for (const auto& layer : model_.blocks()) fully_shard(*layer, mesh, how);
   fully_shard(model_, mesh, how);
 }
 

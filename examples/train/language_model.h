@@ -7,7 +7,7 @@
 
 #include <coshard/dtensor/device_mesh.h>
 #include <coshard/dtensor/optim/data_parallel.h>
-#include <coshard/styles/nn/transformer.h>
+#include <coshard/styles/nn/causal_lm.h>
 #include "examples/train/options.h"
 #include "examples/train/text.h"
 
@@ -33,7 +33,7 @@ class LanguageModel {
   // --seq bytes.
   Task<std::vector<double>> next_byte_logits(std::string context);
 
-  nn::Transformer& module() { return model_; }
+  nn::CausalLM& module() { return model_; }
   std::int64_t parameter_count() const { return parameter_count_; }  // before sharding
 
  private:
@@ -42,7 +42,7 @@ class LanguageModel {
 
   const Options& options_;
   World& world_;
-  nn::Transformer model_;
+  nn::CausalLM model_;
   std::int64_t parameter_count_ = 0;
   DeviceMesh replicas_;  // defined for dp and fsdp
   std::optional<DataParallel> gradients_;

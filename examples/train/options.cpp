@@ -22,8 +22,9 @@ constexpr const char* kExample =
     "  bible -f \"gen1:1-rev22:21\" > data/kjv.txt\n"
     "  build/examples/train --text data/kjv.txt --ranks 2 --plan tp-sp --steps 1200 --trace "
     "run.trace.json\n"
-    "Ctrl-C or SIGTERM stops after the current step and still writes the score, the report and all "
-    "files; a second one stops at once.\n";
+    "Ctrl-C or SIGTERM stops after the current step and still writes the checkpoint, the score, "
+    "the "
+    "report and all files; a second one stops at once.\n";
 
 constexpr int kMost = 1'000'000'000;
 
@@ -61,13 +62,19 @@ void add_options(CLI::App& app, Options& o) {
   add("--weave", o.weave, 1, kMost,
       "interleaved parts of a rank's sequences: one computes while another's collectives are in "
       "flight");
-  add("--steps", o.steps, 1, kMost, "optimizer steps");
+  add("--steps", o.steps, 0, kMost, "optimizer steps");
   tools::add_number(app, "--lr", o.lr, 1e-12, 1e6, "peak learning rate; cosine decay to a tenth");
   add("--warmup", o.warmup, 0, kMost, "linear warm-up steps");
   tools::add_number(app, "--seed", o.seed, std::uint64_t{0},
                     std::numeric_limits<std::uint64_t>::max(),
                     "seed for weights, batches and sampling");
   add_text("--text", o.text, "training text; every twentieth 4 KiB block is held out");
+  add_text("--save", o.save, "keep checkpoints in this folder: at the end, and when it is stopped");
+  add("--every", o.every, 1, kMost, "save after every so many steps as well");
+  add("--keep", o.keep, 1, kMost, "how many checkpoints stay, the newest ones");
+  app.add_flag("--resume", o.resume,
+               "go on from the newest checkpoint of --save, on any plan and number of ranks; from "
+               "the start if there is none");
   add_text("--trace", o.trace, "write a Chrome trace to this file");
   add("--trace-steps", o.trace_steps, 1, kMost,
       "number of steps to trace, starting with the second");
@@ -119,6 +126,8 @@ std::optional<Options> parse_options(int argc, char** argv) {
   if (!tools::parse(app, argc, argv)) return std::nullopt;
   CS_REQUIRE(app.count("--trace-steps") == 0 || !options.trace.empty(), "--trace-steps ",
              options.trace_steps, " needs --trace");
+  for (const char* name : {"--every", "--keep", "--resume"})
+    CS_REQUIRE(app.count(name) == 0 || !options.save.empty(), name, " needs --save");
   if (options.ranks == 0) options.ranks = settled(options.world()).ranks;
   check(options);
   return options;

@@ -27,6 +27,9 @@ struct Options {
   bool measure_links = false;  // before the first step
   int weave = 1;               // interleaved parts of a batch (woven.h); 1: none
   std::string text = "data/kjv.txt";
+  std::string save;         // folder of checkpoints; empty: none
+  int every = 0, keep = 2;  // steps between two of them, 0: at the end alone; how many stay
+  bool resume = false;      // from the newest of them
   std::string trace, json;  // files to write; empty: none
   int trace_steps = 3;      // how many steps the trace holds, after the first
   std::string prompt = "And it came to pass";

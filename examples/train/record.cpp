@@ -13,12 +13,12 @@ constexpr int kReadEvery = 10;  // steps between two readings of the losses on a
 
 }  // namespace
 
-Record::Record(World& world, const Options& options, Outcome& outcome)
+Record::Record(World& world, const Options& options, int first, Outcome& outcome)
     : world_(world),
       outcome_(outcome),
       progress_(options.steps, options.log_every, 1.0 * options.batch * options.seq),
-      settled_(std::min(kSettlingSteps, options.steps - 1)),
-      trace_begin_(options.trace.empty() ? -1 : std::min(1, options.steps - 1)),
+      settled_(std::min(first + kSettlingSteps, options.steps - 1)),
+      trace_begin_(options.trace.empty() ? -1 : std::min(first + 1, options.steps - 1)),
       trace_end_(trace_begin_ + options.trace_steps),
       read_every_(world.device()->kind() == DeviceKind::Cpu ? 1 : kReadEvery),
       traces_(!options.trace.empty()),

@@ -13,7 +13,8 @@ namespace coshard::train {
 
 class Record {
  public:
-  Record(World& world, const Options& options, Outcome& outcome);
+  // `first`: how many steps have been made before.
+  Record(World& world, const Options& options, int first, Outcome& outcome);
   ~Record();
   Record(const Record&) = delete;
   Record& operator=(const Record&) = delete;
@@ -24,6 +25,8 @@ class Record {
   // anyway, after every tenth on a device, and after the `last` step. False: one of those read is
   // not finite; the same on all ranks.
   bool after_step(int step, Tensor loss, bool last);
+  // `ns` since the last step were spent on no step.
+  void skip(std::int64_t ns) { begin_ += ns; }
   // After the last step, on all ranks: gathers their measurements into the Outcome of rank 0.
   Task<void> gather();
 

@@ -14,12 +14,14 @@ namespace coshard::train {
 namespace {
 
 RobustStats step_stats(const Outcome& outcome) {
+  if (outcome.step_ms.empty()) return {};
   const auto settled = static_cast<std::ptrdiff_t>(
       std::min<std::size_t>(kSettlingSteps, outcome.step_ms.size() - 1));
   return robust_stats({outcome.step_ms.begin() + settled, outcome.step_ms.end()});
 }
 
 double tokens_per_s(const Options& options, const Outcome& outcome) {
+  if (outcome.step_ms.empty()) return 0;
   return options.batch * options.seq / step_stats(outcome).median * 1e3;
 }
 
@@ -39,6 +41,7 @@ Json config_json(const Options& o, const Outcome& outcome) {
           {"seq", o.seq},
           {"batch", o.batch},
           {"steps", o.steps},
+          {"every", o.every},
           {"warmup", o.warmup},
           {"lr", o.lr},
           {"dtype", o.dtype_name},
@@ -74,10 +77,11 @@ TraceAbout about(const Options& o, const Outcome& outcome) {
 // Means over ranks and over the steps that have settled.
 Json communication_json(const Options& options, const Outcome& outcome) {
   const CommSummary all = of_all_ranks(outcome);
-  const auto settled = static_cast<std::size_t>(std::min(kSettlingSteps, options.steps - 1));
+  const auto settled = static_cast<std::size_t>(std::clamp(options.steps - 1, 0, kSettlingSteps));
   const std::size_t steps = outcome.step_ms.size();  // a run that ended early may not have settled
-  const auto counted = static_cast<double>((steps > settled ? steps - settled : steps) *
-                                           std::max<std::size_t>(1, outcome.tables.size()));
+  const auto counted =
+      static_cast<double>(std::max<std::size_t>(1, steps > settled ? steps - settled : steps) *
+                          std::max<std::size_t>(1, outcome.tables.size()));
   Json rows = Json::array();
   for (const CommSummary::Row& row : all.rows())
     rows.push_back(
@@ -95,7 +99,7 @@ Json communication_json(const Options& options, const Outcome& outcome) {
 std::string cause(const Outcome& outcome) {
   const int step = step_not_finite(outcome);
   if (step == 0) return "a stop was requested";
-  const double loss = outcome.loss[static_cast<std::size_t>(step - 1)];
+  const double loss = outcome.loss[static_cast<std::size_t>(step - outcome.resumed_from - 1)];
   if (std::isnan(loss)) return "the loss is nan";
   return loss > 0 ? "the loss is inf" : "the loss is -inf";
 }
@@ -168,6 +172,8 @@ void print_report(std::ostream& out, const Options& options, const Outcome& outc
   }
   if (!outcome.sample.empty())
     out << "\n" << printable(options.prompt) << " |" << printable(outcome.sample) << "\n";
+  if (!outcome.saved.empty())
+    out << fmt::format("\nsaved {}; --resume goes on from it\n", outcome.saved);
   std::size_t dropped = 0;
   for (const ChromeTrace& trace : outcome.traces) dropped += trace.dropped();
   if (dropped > 0)
@@ -178,14 +184,15 @@ void print_report(std::ostream& out, const Options& options, const Outcome& outc
 std::string loss_error(const Options& options, const Outcome& outcome) {
   const int step = step_not_finite(outcome);
   if (step == 0 && outcome.bits_per_byte && !std::isfinite(*outcome.bits_per_byte))
-    return fmt::format("the held-out score after step {} is {}", outcome.loss.size(),
+    return fmt::format("the held-out score after step {} is {}",
+                       static_cast<std::size_t>(outcome.resumed_from) + outcome.loss.size(),
                        *outcome.bits_per_byte);
   if (step == 0) return "";
   std::string text = fmt::format("{} at step {} (learning rate {:.3g}", cause(outcome), step,
                                  learning_rate(options, step - 1));
-  if (step > 1)
+  if (const int before = step - outcome.resumed_from - 2; before >= 0)
     text += fmt::format("; the loss before it is {:.4g}",
-                        outcome.loss[static_cast<std::size_t>(step - 2)]);
+                        outcome.loss[static_cast<std::size_t>(before)]);
   return text + ")";
 }
 
@@ -210,6 +217,9 @@ std::string report_json(const Options& options, const Outcome& outcome,
                  {"communication", communication_json(options, outcome)},
                  {"parameters", outcome.parameters},
                  {"stopped", stopped_json(outcome)},
+                 {"resumed_from", outcome.resumed_from},
+                 {"saved", outcome.saved.empty() ? Json() : Json(outcome.saved)},
+                 {"stall_ms", outcome.stall_ms},
                  {"compressors", std::move(packed)},
                  {"config", config_json(options, outcome)},
                  {"loss", outcome.loss}};

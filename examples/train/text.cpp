@@ -6,6 +6,7 @@
 
 #include <coshard/runtime/error.h>
 #include "examples/train/options.h"
+#include "kernels/philox.h"
 
 namespace coshard::train {
 namespace {
@@ -42,10 +43,11 @@ Text::Text(const std::string& path, int seq)
              " bytes hold no sequence of --seq ", seq, " + 1 bytes");
 }
 
-Batch Text::draw(std::mt19937_64& generator, int batch) const {
+Batch Text::draw(std::uint64_t seed, std::uint64_t step, int batch) const {
   Batch drawn;
   for (int b = 0; b < batch; ++b) {
-    std::size_t at = generator() % starts_;
+    const kernels::Words words = kernels::philox_block(seed, step, static_cast<std::uint64_t>(b));
+    std::size_t at = (std::uint64_t{words[1]} << 32 | words[0]) % starts_;
     auto run = runs_.begin();
     for (; at >= run->starts; ++run) at -= run->starts;
     const auto* from = reinterpret_cast<const unsigned char*>(bytes_.data()) + run->begin + at;

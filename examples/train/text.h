@@ -3,7 +3,6 @@
 // unchanged, by all ranks.
 #include <cstdint>
 #include <optional>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -27,9 +26,9 @@ class Text {
   std::size_t held_out_blocks() const { return bytes_.size() / kBlock / kHoldOut; }
   // Where held-out block i begins.
   std::size_t held_out_begin(std::size_t i) const { return ((i + 1) * kHoldOut - 1) * kBlock; }
-  // `batch` sequences, none of which touches a held-out block; the same on every rank for the same
-  // generator.
-  Batch draw(std::mt19937_64& generator, int batch) const;
+  // The `batch` sequences of a step, none of which touches a held-out block. They depend on seed and
+  // step alone (Philox), so a training that is resumed sees what it would have seen.
+  Batch draw(std::uint64_t seed, std::uint64_t step, int batch) const;
 
  private:
   std::string bytes_;

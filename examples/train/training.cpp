@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <random>
+#include <optional>
 
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/dtensor/tape.h>
 #include <coshard/runtime/trace_range.h>
+#include <coshard/styles/checkpoints.h>
 #include "examples/train/evaluate.h"
 #include "examples/train/language_model.h"
 #include "examples/train/record.h"
@@ -44,25 +45,92 @@ AdamWOptions adamw_options() {
   return options;
 }
 
+// The checkpoints of --save, if there are any.
+class Saved {
+ public:
+  Saved(LanguageModel& model, AdamW& optimizer, const Options& options, Outcome& outcome)
+      : options_(options), outcome_(outcome), seed_(static_cast<std::int64_t>(options.seed)) {
+    if (options.save.empty()) return;
+    kept_.emplace(model.module(), options.save,
+                  CheckpointsOptions{.every = options.every, .keep = options.keep});
+    kept_->add("optimizer", optimizer).add("seed", seed_);
+  }
+  // The step to go on from.
+  Task<int> begin() {
+    if (!kept_) co_return 0;
+    if (!options_.resume) {
+      Task<void> started = kept_->start();
+      co_await std::move(started);
+      co_return 0;
+    }
+    Task<std::int64_t> resumed = kept_->resume();
+    const std::int64_t step = co_await std::move(resumed);
+    CS_REQUIRE(seed_ == static_cast<std::int64_t>(options_.seed), "--seed ", options_.seed,
+               ", but ", options_.save, " was trained with --seed ",
+               static_cast<std::uint64_t>(seed_));
+    co_return static_cast<int>(step);
+  }
+  Task<void> finish() {
+    if (!kept_) co_return;
+    Task<void> finished = kept_->finish();
+    co_await std::move(finished);
+  }
+  bool is_due(int step) const {
+    return kept_ && (step == options_.steps || (options_.every > 0 && step % options_.every == 0));
+  }
+  // After each step; ns that it took. `saves`: also if it is not due.
+  Task<std::int64_t> after(World& world, int step, bool saves) {
+    if (!kept_) co_return 0;
+    const std::int64_t begin = now_ns();
+    Task<void> kept = saves ? kept_->save(step) : kept_->after(step);
+    co_await std::move(kept);
+    const std::int64_t took = now_ns() - begin;
+    if (world.rank() == 0 && (saves || is_due(step))) {
+      outcome_.stall_ms.push_back(static_cast<double>(took) / 1e6);
+      outcome_.saved = kept_->path(step);
+    }
+    co_return took;
+  }
+
+ private:
+  const Options& options_;
+  Outcome& outcome_;
+  std::int64_t seed_;
+  std::optional<Checkpoints> kept_;
+};
+
 // False: a loss is not finite. All ranks stop after the same step.
 Task<bool> train_steps(LanguageModel& model, World& world, const Options& options, const Text& text,
                        Outcome& outcome) {
   AdamW optimizer(model.module().parameters(), adamw_options());
-  std::mt19937_64 generator(options.seed);
-  Record record(world, options, outcome);
+  Saved saved(model, optimizer, options, outcome);
+  Task<int> begun = saved.begin();
+  int step = co_await std::move(begun);
+  if (world.rank() == 0) outcome.resumed_from = step;
+  Record record(world, options, step, outcome);
   bool stop = false, finite = true;
-  int step = 0;
-  for (; step < options.steps && !stop && finite; ++step) {
+  while (step < options.steps && !stop && finite) {
     record.before_step(step);
     const TraceRange range(str_cat("step ", step + 1));
     optimizer.lr = learning_rate(options, step);
-    Task<Tensor> one =
-        train_step(model, optimizer, text.draw(generator, options.batch), options.overlap != "off");
+    Batch batch = text.draw(options.seed, static_cast<std::uint64_t>(step), options.batch);
+    Task<Tensor> one = train_step(model, optimizer, std::move(batch), options.overlap != "off");
     Tensor loss = co_await std::move(one);
     Task<bool> asked = world.stop_requested();
     stop = co_await std::move(asked);
-    finite = record.after_step(step, std::move(loss), stop || step + 1 == options.steps);
+    ++step;
+    const bool saves = stop || saved.is_due(step);
+    finite = record.after_step(step - 1, std::move(loss), saves || step == options.steps);
+    if (!finite) break;
+    Task<std::int64_t> kept = saved.after(world, step, stop || step == options.steps);
+    record.skip(co_await std::move(kept));
   }
+  if (options.steps == 0) {
+    Task<std::int64_t> kept = saved.after(world, 0, true);
+    co_await std::move(kept);
+  }
+  Task<void> finished = saved.finish();
+  co_await std::move(finished);
   if (world.rank() == 0 && (step < options.steps || !finite)) outcome.stopped_after = step;
   co_await record.gather();
   co_return finite;
@@ -73,7 +141,8 @@ Task<bool> train_steps(LanguageModel& model, World& world, const Options& option
 int step_not_finite(const Outcome& outcome) {
   const auto finite = [](double loss) { return std::isfinite(loss); };
   const auto bad = std::ranges::find_if_not(outcome.loss, finite);
-  return bad == outcome.loss.end() ? 0 : static_cast<int>(bad - outcome.loss.begin()) + 1;
+  if (bad == outcome.loss.end()) return 0;
+  return outcome.resumed_from + static_cast<int>(bad - outcome.loss.begin()) + 1;
 }
 
 double learning_rate(const Options& options, int step) {

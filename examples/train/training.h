@@ -2,9 +2,9 @@
 // The training run of one rank: steps, then held-out score and sample. Rank 0 puts the results of
 // all ranks into the Outcome, which other processes do not get.
 //
-// It ends before its last step in two cases, on all ranks after the same step. A requested stop
-// (WorldOptions::stop) ends it after the current step or the next one; score and sample follow as
-// usual. A non-finite loss ends it when it is read, without score and sample: on the cpu after each
+// With --save it keeps checkpoints and may go on from one. It ends before its last step in two cases, on all ranks after the same step. A requested stop
+// (WorldOptions::stop) ends it after the current step or the next one; checkpoint, score and sample
+// follow as usual. A non-finite loss ends it when it is read, without score and sample: on the cpu after each
 // step, on a device after every tenth, so that no step waits for it.
 #include <optional>
 #include <string>
@@ -23,9 +23,12 @@ constexpr int kSettlingSteps = 2;
 
 struct Outcome {
   std::int64_t parameters = 0;
-  int threads = 0;              // of each rank
-  std::vector<double> loss;     // nats per byte, by step
-  std::vector<double> step_ms;  // by step
+  int threads = 0;               // of each rank
+  int resumed_from = 0;          // the step of the checkpoint; 0: none
+  std::vector<double> loss;      // nats per byte, by step since
+  std::vector<double> step_ms;   // by step since
+  std::vector<double> stall_ms;  // of each checkpoint: how long it has held up training
+  std::string saved;             // the last one; empty: none
   // How many steps were complete when the run ended early, or with a non-finite loss; 0: neither.
   int stopped_after = 0;
   // Of the time of the steps that count; none on a device that queues its work.

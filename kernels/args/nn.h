@@ -1,5 +1,7 @@
 #pragma once
 // Neural network layers: softmax, norms, embedding, attention, cross-entropy. See kernels/args.h.
+#include <vector>
+
 #include "kernels/args/view.h"
 
 namespace coshard::kernels {
@@ -87,22 +89,30 @@ struct EmbeddingGrad {
   void* dweight;
 };
 
+// Frequencies of rotary positions as data. The angle of pair i is position * frequencies[i], rounded
+// to f32; its cosine and sine are multiplied by `scaling` and rounded to f32. Kept for the process:
+// equal tables have one address.
+struct RopeTable {
+  std::vector<float> frequencies;  // [dim / 2]
+  float scaling;
+};
 // Rotary embedding (rotate-half form, as in Hugging Face's Llama): x and y [batch, seq, heads, dim]
-// views; position of row s is first_position + s; angle of pair i is position * theta^(-2i/dim).
-// inverse: the transpose (the gradient).
+// views; position of row s is first_position + s; angle of pair i is position * theta^(-2i/dim), or
+// what `table` says. inverse: the transpose (the gradient).
 struct Rope {
   View y, x;
   std::int64_t first_position;
   double theta;
   bool inverse;
+  const RopeTable* table = nullptr;
 };
 
 // Scaled dot-product attention. q [b,h,tq,d], k [b,hkv,tk,d], v [b,hkv,tk,dv] views (last stride
 // 1); h a multiple of hkv, query head i reads kv head i / (h/hkv). out [b,h,tq,dv] view. lse
 // [b,h,tq] contiguous f32 (f64 for f64): log of the sum of exp; -inf, and out 0, for a fully masked
-// query. causal: query i attends to keys j <= i + diagonal. mask (data may be null): [b,h,tq,tk] of
-// any strides; Bool keeps scores where true, q's dtype is added to the scores. No tq x tk matrix is
-// stored.
+// query. causal: query i attends to keys j <= i + diagonal, and if window > 0, only to those j > i +
+// diagonal - window. mask (data may be null): [b,h,tq,tk] of any strides; Bool keeps scores where
+// true, q's dtype is added to the scores. No tq x tk matrix is stored.
 struct Attention {
   View out, q, k, v;
   void* lse;
@@ -110,6 +120,7 @@ struct Attention {
   bool causal;
   std::int64_t diagonal = 0;
   View mask{};
+  std::int64_t window = 0;
 };
 // dmask (data may be null): [b,h,tq,tk], last stride 1.
 struct AttentionGrad {
@@ -119,6 +130,7 @@ struct AttentionGrad {
   bool causal;
   std::int64_t diagonal = 0;
   View mask{}, dmask{};
+  std::int64_t window = 0;
 };
 
 // Cross-entropy in steps, so that class-sharded ranks can combine their statistics in between.

@@ -23,21 +23,37 @@ template <class Real>
 struct RotaryTable {
   std::int64_t first, seq, half;
   double theta;
+  const RopeTable* frequencies;
   std::vector<Real> values;
+
+  bool fits(const Rope& args) const {
+    return first == args.first_position && seq == args.x.shape[1] && half == args.x.shape[3] / 2 &&
+           frequencies == args.table && (frequencies != nullptr || theta == args.theta);
+  }
 };
 
 constexpr std::size_t kMaxRotaryTables = 8;
 
 template <class Real>
-std::vector<Real> rotary_values(std::int64_t first, std::int64_t seq, std::int64_t half,
-                                double theta) {
+std::vector<Real> rotary_values(const Rope& args) {
+  const std::int64_t seq = args.x.shape[1];
+  const std::int64_t half = args.x.shape[3] / 2;
   std::vector<Real> values(seq * 2 * half);
   for (std::int64_t i = 0; i < half; ++i) {
-    const double rate = std::pow(theta, -static_cast<double>(i) / static_cast<double>(half));
+    const double rate = std::pow(args.theta, -static_cast<double>(i) / static_cast<double>(half));
     for (std::int64_t s = 0; s < seq; ++s) {
-      const double angle = static_cast<double>(first + s) * rate;
-      values[2 * s * half + i] = static_cast<Real>(std::cos(angle));
-      values[(2 * s + 1) * half + i] = static_cast<Real>(std::sin(angle));
+      const std::int64_t position = args.first_position + s;
+      Real& cosine = values[2 * s * half + i];
+      Real& sine = values[(2 * s + 1) * half + i];
+      if (args.table == nullptr) {
+        const double angle = static_cast<double>(position) * rate;
+        cosine = static_cast<Real>(std::cos(angle));
+        sine = static_cast<Real>(std::sin(angle));
+      } else {
+        const double angle = static_cast<float>(position) * args.table->frequencies[i];
+        cosine = static_cast<float>(std::cos(angle)) * args.table->scaling;
+        sine = static_cast<float>(std::sin(angle)) * args.table->scaling;
+      }
     }
   }
   return values;
@@ -59,18 +75,16 @@ float* scratch(int slot, std::size_t count) {
 }
 
 template <class Real>
-const Real* rotary_table(std::int64_t first, std::int64_t seq, std::int64_t half, double theta) {
+const Real* rotary_table(const Rope& args) {
   thread_local std::deque<RotaryTable<Real>> tables;
-  for (const RotaryTable<Real>& table : tables) {
-    if (table.first == first && table.seq == seq && table.half == half && table.theta == theta) {
-      return table.values.data();
-    }
-  }
+  for (const RotaryTable<Real>& table : tables)
+    if (table.fits(args)) return table.values.data();
   if (tables.size() == kMaxRotaryTables) tables.pop_front();
-  tables.push_back({first, seq, half, theta, rotary_values<Real>(first, seq, half, theta)});
+  tables.push_back({args.first_position, args.x.shape[1], args.x.shape[3] / 2, args.theta,
+                    args.table, rotary_values<Real>(args)});
   return tables.back().values.data();
 }
-template const float* rotary_table(std::int64_t, std::int64_t, std::int64_t, double);
-template const double* rotary_table(std::int64_t, std::int64_t, std::int64_t, double);
+template const float* rotary_table(const Rope&);
+template const double* rotary_table(const Rope&);
 
 }  // namespace coshard::kernels::cpu

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/args/nn.h"
+
 namespace coshard::kernels::cpu {
 
 // At least `count` floats, uninitialised, valid until the same thread requests the same slot again.
@@ -14,9 +16,9 @@ Real* scratch_of(int slot, std::size_t count) {
 }
 
 // cos then sin of the rotary angles, [seq][2][half]: position first+s, pair i, for a head of 2*half
-// elements, in float or double. Cached for the calling thread's last few requests; valid until its
-// next call.
+// elements, in float or double, where first, seq, half and the angles are those of `args`. Cached for
+// the calling thread's last few requests; valid until its next call.
 template <class Real>
-const Real* rotary_table(std::int64_t first, std::int64_t seq, std::int64_t half, double theta);
+const Real* rotary_table(const Rope& args);
 
 }  // namespace coshard::kernels::cpu

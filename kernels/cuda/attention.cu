@@ -1,6 +1,6 @@
 // Attention forward: a tile of queries iterates over the keys with a running maximum and sum
 // (online softmax: Milakov and Gimelshein 2018; Dao et al. 2022), so that no tq x tk matrix is
-// stored. For f32 and f64; bf16 and f16 are in attention_mma.cu.
+// stored. For f32 and f64, and for windows; other calls of bf16 and f16 are in attention_mma.cu.
 #include <cmath>
 
 #include "kernels/cuda/attention_mma.h"
@@ -9,10 +9,10 @@
 namespace coshard::kernels::cuda {
 namespace {
 
-template <class T, class Tile>
+template <class T, class Tile, class Keys>
 struct AttentionKernel : KernelTraits<kAttentionThreads, true> {
   using W = Wide<T>;
-  AttentionSizes n;
+  Keys n;
   HeadRows<const T> q, k, v;
   HeadRows<T> out;
   W* lse;
@@ -41,7 +41,9 @@ struct AttentionKernel : KernelTraits<kAttentionThreads, true> {
     for (W& high : running.high) high = -static_cast<W>(HUGE_VALF);
     const std::int64_t last = rows < Tile::kRows ? n.tq : at.first + Tile::kRows;
     const std::int64_t keys = n.visible(last - 1);
-    for (std::int64_t j = 0; j < keys; j += Tile::kColumns) {
+    std::int64_t j = 0;
+    if constexpr (kHasWindow<Keys>) j = n.first_key(at.first) / Tile::kColumns * Tile::kColumns;
+    for (; j < keys; j += Tile::kColumns) {
       block.barrier();
       Tile::load(block, columns, Tile::kColumns, k, at.batch, kv, j, n.tk, n.dim);
       block.barrier();
@@ -66,8 +68,10 @@ struct AttentionKernel : KernelTraits<kAttentionThreads, true> {
       for (int c = 0; c < Tile::kBroad; ++c) {
         const std::int64_t j = first_key + block.thread() % 16 + 16 * c;
         W score = -static_cast<W>(HUGE_VALF);
-        if (j < keys) score = scale * scores[r][c];
-        if (j < keys && mask.data != nullptr) score += mask.added(at.batch, at.head, i, j);
+        bool seen = j < keys;
+        if constexpr (kHasWindow<Keys>) seen = seen && n.reaches(i, j);
+        if (seen) score = scale * scores[r][c];
+        if (seen && mask.data != nullptr) score += mask.added(at.batch, at.head, i, j);
         scores[r][c] = score;
       }
     }
@@ -119,12 +123,13 @@ struct AttentionKernel : KernelTraits<kAttentionThreads, true> {
 
 void run(CudaDevice& device, const Attention& args) {
   const AttentionSizes n = attention_sizes(args);
-  if (attention_by_mma(args.q.dtype)) return attention_mma(device, n, args);
-  with_attention_tile(args.q.dtype, std::max(n.dim, n.value_dim), [&](auto tag, auto tile) {
+  if (attention_by_mma(args.q.dtype) && !window_cuts(n, args.window))
+    return attention_mma(device, n, args);
+  with_attention_tile(args.q.dtype, n, args.window, [&](auto tag, auto tile, auto keys) {
     using T = decltype(tag);
-    using Kernel = AttentionKernel<T, decltype(tile)>;
+    using Kernel = AttentionKernel<T, decltype(tile), decltype(keys)>;
     Kernel kernel{};
-    kernel.n = n;
+    kernel.n = keys;
     kernel.q = head_rows<const T>(args.q);
     kernel.k = head_rows<const T>(args.k);
     kernel.v = head_rows<const T>(args.v);

@@ -44,10 +44,10 @@ struct AttentionDeltaKernel : KernelTraits<kAttentionThreads, true> {
 
 // Shared by both gradient kernels: the weight p of a (query, key) pair, and the gradient of its
 // score.
-template <class T>
+template <class T, class Keys>
 struct AttentionGradArgs {
   using W = Wide<T>;
-  AttentionSizes n;
+  Keys n;
   HeadRows<const T> q, k, v, dout;
   const W* lse;
   const W* delta;
@@ -65,7 +65,8 @@ struct AttentionGradArgs {
   // score: q . k, becomes p; slope: dout . v, becomes p * (slope - delta).
   CS_BODY void weigh(const Query& query, std::int64_t b, std::int64_t h, std::int64_t i,
                      std::int64_t j, W& score, W& slope) const {
-    const bool seen = query.lse != -static_cast<W>(HUGE_VALF) && i < n.tq && j < n.visible(i);
+    const bool seen =
+        query.lse != -static_cast<W>(HUGE_VALF) && i < n.tq && j < n.visible(i) && reaches(n, i, j);
     W p(0);
     if (seen) {
       W exponent = scale * score;
@@ -77,16 +78,21 @@ struct AttentionGradArgs {
   }
 };
 
-template <class T, class Tile>
-struct AttentionDqKernel : KernelTraits<kAttentionThreads, true>, AttentionGradArgs<T> {
+template <class T, class Tile, class Keys>
+struct AttentionDqKernel : KernelTraits<kAttentionThreads, true>, AttentionGradArgs<T, Keys> {
   using W = Wide<T>;
   HeadRows<T> dq;
   HeadRows<T> dmask;  // data null: not requested
   static constexpr std::size_t kShared =
       sizeof(W) * (2 * Tile::kRowTile + 2 * Tile::kColumnTile + Tile::kProductTile);
 
+  CS_BODY std::int64_t first_column(std::int64_t query) const {
+    if constexpr (kHasWindow<Keys>)
+      if (dmask.data == nullptr) return this->n.first_key(query) / Tile::kColumns * Tile::kColumns;
+    return 0;
+  }
   CS_BODY void operator()(Block& block) const {
-    const AttentionSizes& n = this->n;
+    const Keys& n = this->n;
     const AttentionPlace at = attention_place(block.index(), n.heads, n.tq, Tile::kRows, n.causal);
     const std::int64_t kv = n.kv_head(at.head);
     const std::int64_t rows = n.tq - at.first;
@@ -101,7 +107,7 @@ struct AttentionDqKernel : KernelTraits<kAttentionThreads, true>, AttentionGradA
     typename Tile::Results results{};
     const std::int64_t last = rows < Tile::kRows ? n.tq : at.first + Tile::kRows;
     const std::int64_t end = dmask.data != nullptr ? n.tk : n.visible(last - 1);
-    for (std::int64_t j = 0; j < end; j += Tile::kColumns) {
+    for (std::int64_t j = first_column(at.first); j < end; j += Tile::kColumns) {
       block.barrier();
       Tile::load(block, keys, Tile::kColumns, this->k, at.batch, kv, j, n.tk, n.dim);
       Tile::load(block, values, Tile::kColumns, this->v, at.batch, kv, j, n.tk, n.value_dim);
@@ -135,8 +141,8 @@ struct AttentionDqKernel : KernelTraits<kAttentionThreads, true>, AttentionGradA
   }
 };
 
-template <class T, class Tile>
-struct AttentionDkvKernel : KernelTraits<kAttentionThreads, true>, AttentionGradArgs<T> {
+template <class T, class Tile, class Keys>
+struct AttentionDkvKernel : KernelTraits<kAttentionThreads, true>, AttentionGradArgs<T, Keys> {
   using W = Wide<T>;
   HeadRows<T> dk, dv;
   static constexpr std::size_t kShared =
@@ -150,7 +156,7 @@ struct AttentionDkvKernel : KernelTraits<kAttentionThreads, true>, AttentionGrad
   };
 
   CS_BODY void operator()(Block& block) const {
-    const AttentionSizes& n = this->n;
+    const Keys& n = this->n;
     const AttentionPlace at = attention_place(block.index(), n.kv_heads, n.tk, Tile::kRows, false);
     const std::int64_t rows = n.tk - at.first;
     Shared s;
@@ -166,8 +172,11 @@ struct AttentionDkvKernel : KernelTraits<kAttentionThreads, true>, AttentionGrad
     Sums sums{};
     const std::int64_t group = n.heads / n.kv_heads;
     const std::int64_t begin = n.first_query(at.first) / Tile::kColumns * Tile::kColumns;
+    std::int64_t end = n.tq;
+    if constexpr (kHasWindow<Keys>)
+      end = n.query_end((rows < Tile::kRows ? n.tk : at.first + Tile::kRows) - 1);
     for (std::int64_t h = at.head * group; h < (at.head + 1) * group; ++h)
-      for (std::int64_t i = begin; i < n.tq; i += Tile::kColumns) turn(block, s, sums, at, h, i);
+      for (std::int64_t i = begin; i < end; i += Tile::kColumns) turn(block, s, sums, at, h, i);
     W one[Tile::kTall], factor[Tile::kTall];
     for (W& f : one) f = W(1);
     for (W& f : factor) f = this->scale;
@@ -178,7 +187,7 @@ struct AttentionDkvKernel : KernelTraits<kAttentionThreads, true>, AttentionGrad
   // Adds the contributions of the queries of head h from `first` on.
   CS_BODY void turn(Block& block, const Shared& s, Sums& sums, const AttentionPlace& at,
                     std::int64_t h, std::int64_t first) const {
-    const AttentionSizes& n = this->n;
+    const Keys& n = this->n;
     block.barrier();
     Tile::load(block, s.queries, Tile::kColumns, this->q, at.batch, h, first, n.tq, n.dim);
     Tile::load(block, s.douts, Tile::kColumns, this->dout, at.batch, h, first, n.tq, n.value_dim);
@@ -202,9 +211,9 @@ struct AttentionDkvKernel : KernelTraits<kAttentionThreads, true>, AttentionGrad
   }
 };
 
-template <class T>
-AttentionGradArgs<T> grad_args(const AttentionGrad& args, const AttentionSizes& n, void* delta) {
-  AttentionGradArgs<T> common{};
+template <class T, class Keys>
+AttentionGradArgs<T, Keys> grad_args(const AttentionGrad& args, const Keys& n, void* delta) {
+  AttentionGradArgs<T, Keys> common{};
   common.n = n;
   common.q = head_rows<const T>(args.q);
   common.k = head_rows<const T>(args.k);
@@ -251,20 +260,21 @@ void run(CudaDevice& device, const AttentionGrad& args) {
   const auto delta =
       device.make_buffer(queries * (args.q.dtype == DType::F64 ? sizeof(double) : sizeof(float)));
   attention_delta(device, args, delta->data());
-  if (attention_by_mma(args.q.dtype))
+  if (attention_by_mma(args.q.dtype) && !window_cuts(n, args.window))
     return attention_mma(device, n, args, as<float>(delta->data()));
-  with_attention_tile(args.q.dtype, std::max(n.dim, n.value_dim), [&](auto tag, auto tile) {
+  with_attention_tile(args.q.dtype, n, args.window, [&](auto tag, auto tile, auto keys) {
     using T = decltype(tag);
     using Tile = decltype(tile);
-    const AttentionGradArgs<T> common = grad_args<T>(args, n, delta->data());
-    AttentionDqKernel<T, Tile> by_query{};
-    static_cast<AttentionGradArgs<T>&>(by_query) = common;
+    using Keys = decltype(keys);
+    const AttentionGradArgs<T, Keys> common = grad_args<T>(args, keys, delta->data());
+    AttentionDqKernel<T, Tile, Keys> by_query{};
+    static_cast<AttentionGradArgs<T, Keys>&>(by_query) = common;
     by_query.dq = head_rows<T>(args.dq);
     by_query.dmask = head_rows<T>(args.dmask);
     launch(device, "attention dq", by_query, attention_blocks(n.batch, n.heads, n.tq, Tile::kRows),
            kAttentionThreads, by_query.kShared);
-    AttentionDkvKernel<T, Tile> by_key{};
-    static_cast<AttentionGradArgs<T>&>(by_key) = common;
+    AttentionDkvKernel<T, Tile, Keys> by_key{};
+    static_cast<AttentionGradArgs<T, Keys>&>(by_key) = common;
     by_key.dk = head_rows<T>(args.dk);
     by_key.dv = head_rows<T>(args.dv);
     launch(device, "attention dk dv", by_key,

@@ -1,11 +1,12 @@
 #pragma once
-// Attention tiles without tensor cores, for f32 and f64. A block of 128 threads keeps a tile of
-// rows (queries in forward, keys for their gradients) and iterates over tiles of columns: thread
-// (y, x) = (thread / 16, thread % 16) owns the scores of rows y + 8 r with columns x + 16 c, and
-// the 16-byte vectors x + 16 p of the same rows' results. Operands are stored widened in shared
-// memory, zero-padded to kDim and by 16 bytes per row (so that 8 rows at one column hit all banks).
-// Used by attention.cu and attention_grad.cu.
+// Attention tiles without tensor cores, for f32 and f64, and for all dtypes where a window hides
+// keys. A block of 128 threads keeps a tile of rows (queries in forward, keys for their gradients)
+// and iterates over tiles of columns: thread (y, x) = (thread / 16, thread % 16) owns the scores of
+// rows y + 8 r with columns x + 16 c, and the 16-byte vectors x + 16 p of the same rows' results.
+// Operands are stored widened in shared memory, zero-padded to kDim and by 16 bytes per row (so
+// that 8 rows at one column hit all banks). Used by attention.cu and attention_grad.cu.
 #include <cmath>
+#include <type_traits>
 
 #include "kernels/cuda/attention.h"
 
@@ -156,15 +157,50 @@ struct AttentionTile {
   CS_BODY static Vector vector(const W* at) { return *reinterpret_cast<const Vector*>(at); }
 };
 
-// Calls f(T{}, the smallest tile that fits heads of `width`) for f32 and f64.
+// Those of a causal call where query i attends to the keys j > i + diagonal - window alone.
+struct WindowKeys : AttentionSizes {
+  std::int64_t window;
+  CS_BODY bool reaches(std::int64_t i, std::int64_t j) const { return j > i + diagonal - window; }
+  // The first key that query i attends to, and the end of the queries that attend to key j.
+  CS_BODY std::int64_t first_key(std::int64_t i) const {
+    const std::int64_t key = i + diagonal + 1 - window;
+    return key < 0 ? 0 : key > tk ? tk : key;
+  }
+  CS_BODY std::int64_t query_end(std::int64_t j) const {
+    const std::int64_t end = j - diagonal + window;
+    return end < 0 ? 0 : end > tq ? tq : end;
+  }
+};
+
+// Without one, with AttentionSizes alone, kernels compute and keep nothing for it.
+template <class Keys>
+constexpr bool kHasWindow = std::is_same_v<Keys, WindowKeys>;
+
+template <class Keys>
+CS_BODY bool reaches(const Keys& n, std::int64_t i, std::int64_t j) {
+  if constexpr (kHasWindow<Keys>)
+    return n.reaches(i, j);
+  else
+    return true;
+}
+
+// Whether a window hides a key that the last query would see without it.
+inline bool window_cuts(const AttentionSizes& n, std::int64_t window) {
+  return n.causal && window > 0 && window < n.tq + n.diagonal;
+}
+
+// Calls f(T{}, tile, keys): for f32 and f64 the smallest tile that fits the heads, and AttentionSizes;
+// if the window cuts, for every dtype the widest one, which saves compile time, and WindowKeys.
 template <class F>
-void with_attention_tile(DType dtype, int width, F&& f) {
+void with_attention_tile(DType dtype, const AttentionSizes& n, std::int64_t window, F&& f) {
   with_floating(dtype, [&](auto tag) {
     using T = decltype(tag);
+    if (window_cuts(n, window)) return f(tag, AttentionTile<T, 256>{}, WindowKeys{n, window});
     if constexpr (!is_short_float<T>) {
-      if (width <= 64) return f(tag, AttentionTile<T, 64>{});
-      if (width <= 128) return f(tag, AttentionTile<T, 128>{});
-      return f(tag, AttentionTile<T, 256>{});
+      const int width = std::max(n.dim, n.value_dim);
+      if (width <= 64) return f(tag, AttentionTile<T, 64>{}, AttentionSizes{n});
+      if (width <= 128) return f(tag, AttentionTile<T, 128>{}, AttentionSizes{n});
+      return f(tag, AttentionTile<T, 256>{}, AttentionSizes{n});
     }
   });
 }

@@ -17,13 +17,24 @@ struct alignas(2 * sizeof(W)) RopeAngle {
   W cos, sin;
 };
 
+constexpr std::int64_t kMostFrequencies = 256;  // they travel as arguments of a kernel
+
 template <class W>
 struct RopeTableKernel : PerElement {
   RopeAngle<W>* table;
   std::int64_t count, half, first_position;
   double theta;
+  int given;  // whether `frequencies` and `scaling` are used
+  float scaling;
+  float frequencies[kMostFrequencies];
   CS_BODY void operator()(Block& block) const {
     for (std::int64_t e = block.grid_thread(); e < count; e += block.grid_threads()) {
+      if (given != 0) {
+        const double angle = static_cast<float>(first_position + e / half) * frequencies[e % half];
+        table[e] = {static_cast<W>(static_cast<float>(::cos(angle)) * scaling),
+                    static_cast<W>(static_cast<float>(::sin(angle)) * scaling)};
+        continue;
+      }
       const double power = -2.0 * static_cast<double>(e % half) / static_cast<double>(2 * half);
       const double angle = static_cast<double>(first_position + e / half) * ::pow(theta, power);
       table[e] = {static_cast<W>(::cos(angle)), static_cast<W>(::sin(angle))};
@@ -50,19 +61,22 @@ class RopeTables {
 
   // The angles [seq, half] from `first` on; valid until the next call.
   template <class W>
-  const RopeAngle<W>* angles(std::int64_t first, std::int64_t seq, std::int64_t half,
-                             double theta) {
+  const RopeAngle<W>* angles(const Rope& args) {
+    const std::int64_t first = args.first_position;
+    const std::int64_t seq = args.x.shape[1];
+    const std::int64_t half = args.x.shape[3] / 2;
     const std::uint64_t recording = device_.graphs().recording();
     drop_of_other_recordings(recording);
     const auto fits = [&](const Entry& e) {
       return e.recording == recording && e.angle_bytes == sizeof(RopeAngle<W>) && e.half == half &&
-             e.theta == theta && e.first <= first && first + seq <= e.end;
+             e.theta == args.theta && e.frequencies == args.table && e.first <= first &&
+             first + seq <= e.end;
     };
     auto found = std::find_if(entries_.begin(), entries_.end(), fits);
     if (found == entries_.end()) {
       if (entries_.size() == kMost) drop_oldest();
       entries_.push_back(
-          made<W>(first / kPage * kPage, (first + seq + kPage - 1) / kPage * kPage, half, theta));
+          made<W>(args, first / kPage * kPage, (first + seq + kPage - 1) / kPage * kPage));
       found = entries_.end() - 1;
     }
     std::rotate(found, found + 1, entries_.end());
@@ -77,23 +91,33 @@ class RopeTables {
     std::size_t angle_bytes;
     std::int64_t first, end, half;  // positions [first, end)
     double theta;
+    const RopeTable* frequencies;
     void* table;
     std::size_t bytes;
     std::uint64_t recording;  // 0: none
   };
 
   template <class W>
-  Entry made(std::int64_t first, std::int64_t end, std::int64_t half, double theta) {
+  Entry made(const Rope& args, std::int64_t first, std::int64_t end) {
+    const std::int64_t half = args.x.shape[3] / 2;
     RopeTableKernel<W> kernel{};
     kernel.count = (end - first) * half;
     kernel.half = half;
     kernel.first_position = first;
-    kernel.theta = theta;
+    kernel.theta = args.theta;
+    if (args.table != nullptr) {
+      CS_REQUIRE(half <= kMostFrequencies, "rotary_embedding: ", half,
+                 " frequencies are more than ", kMostFrequencies, ", the most on CUDA");
+      kernel.given = 1;
+      kernel.scaling = args.table->scaling;
+      std::copy_n(args.table->frequencies.begin(), half, kernel.frequencies);
+    }
     const std::size_t bytes = static_cast<std::size_t>(kernel.count) * sizeof(RopeAngle<W>);
     kernel.table = static_cast<RopeAngle<W>*>(device_.allocate(bytes));
     launch_elements(device_, "rope table", kernel, kernel.count);
-    return {sizeof(RopeAngle<W>),        first, end, half, theta, kernel.table, bytes,
-            device_.graphs().recording()};
+    return {
+        sizeof(RopeAngle<W>),        first, end, half, args.theta, args.table, kernel.table, bytes,
+        device_.graphs().recording()};
   }
   // A recorded step has separate tables, in graph memory and written at each launch: it cannot use
   // the eager ones, which may be dropped, and its own are not valid if the recording is abandoned.
@@ -166,8 +190,7 @@ template <class T, int kPiece>
 void rope_heads(CudaDevice& device, const Rope& args) {
   const auto& shape = args.x.shape;
   RopeKernel<T, kPiece> kernel{};
-  kernel.table = RopeTables::of(device).angles<Wide<T>>(args.first_position, shape[1], shape[3] / 2,
-                                                        args.theta);
+  kernel.table = RopeTables::of(device).angles<Wide<T>>(args);
   kernel.inverse = args.inverse;
   kernel.x = as<T>(args.x.data);
   kernel.y = as<T>(args.y.data);

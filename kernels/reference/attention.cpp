@@ -11,11 +11,10 @@ namespace {
 struct Sizes {
   std::int64_t batch, heads, kv_heads, tq, tk, dim, value_dim;
   bool causal;
-  std::int64_t diagonal;
-  // The number of keys that query i attends to.
-  std::int64_t visible(std::int64_t i) const {
-    if (!causal) return tk;
-    return std::max<std::int64_t>(0, std::min(tk, i + diagonal + 1));
+  std::int64_t diagonal, window;
+  // Whether query i attends to key j.
+  bool sees(std::int64_t i, std::int64_t j) const {
+    return !causal || (j <= i + diagonal && (window == 0 || j > i + diagonal - window));
   }
 };
 
@@ -25,8 +24,8 @@ Sizes sizes_of(const Args& args) {
   const View& k = args.k;
   CS_REQUIRE(k.shape[1] > 0 && q.shape[1] % k.shape[1] == 0, "attention: ", q.shape[1],
              " query heads are not a multiple of ", k.shape[1], " key heads");
-  return {q.shape[0], q.shape[1],      k.shape[1],  q.shape[2],   k.shape[2],
-          q.shape[3], args.v.shape[3], args.causal, args.diagonal};
+  return {q.shape[0], q.shape[1],      k.shape[1],  q.shape[2],    k.shape[2],
+          q.shape[3], args.v.shape[3], args.causal, args.diagonal, args.window};
 }
 
 // The value that the mask adds to a score.
@@ -57,20 +56,23 @@ void forward(const Attention& args) {
   for (std::int64_t b = 0; b < n.batch; ++b) {
     for (std::int64_t h = 0; h < n.heads; ++h) {
       for (std::int64_t i = 0; i < n.tq; ++i) {
-        const std::int64_t keys = n.visible(i);
         double high = lowest;
-        for (std::int64_t j = 0; j < keys; ++j) {
+        for (std::int64_t j = 0; j < n.tk; ++j) {
+          p[j] = lowest;
+          if (!n.sees(i, j)) continue;
           p[j] = args.scale * dot<T>(args.q, args.k, {b, h, i}, {b, h / group, j}, n.dim) +
                  masked<T>(args.mask, b, h, i, j);
           if (p[j] > high || std::isnan(p[j])) high = p[j];  // and stays NaN
         }
         const bool blind = high == lowest;
         double sum = 0;
-        for (std::int64_t j = 0; j < keys; ++j) sum += p[j] = blind ? 0 : std::exp(p[j] - high);
+        for (std::int64_t j = 0; j < n.tk; ++j)
+          sum += p[j] = blind || !n.sees(i, j) ? 0 : std::exp(p[j] - high);
         for (std::int64_t d = 0; d < n.value_dim; ++d) {
           double value = 0;
-          for (std::int64_t j = 0; j < keys; ++j) {
-            value += p[j] * static_cast<double>(at<T>(args.v, b, h / group, j, d));
+          for (std::int64_t j = 0; j < n.tk; ++j) {
+            if (n.sees(i, j))
+              value += p[j] * static_cast<double>(at<T>(args.v, b, h / group, j, d));
           }
           at<T>(args.out, b, h, i, d) = rounded<T>(blind ? 0 : value / sum);
         }
@@ -97,7 +99,7 @@ void backward_group(const AttentionGrad& args, const Sizes& n, std::int64_t b, s
       const bool blind = std::isinf(lse) && lse < 0;
       std::fill(dq.begin(), dq.end(), 0.0);
       for (std::int64_t j = 0; j < n.tk; ++j) {
-        if (blind || j >= n.visible(i)) {
+        if (blind || !n.sees(i, j)) {
           if (args.dmask.data) at<T>(args.dmask, b, h, i, j) = T(0.0F);
           continue;
         }

@@ -4,6 +4,25 @@
 #include "kernels/reference/typed.h"
 
 namespace coshard::kernels::reference {
+namespace {
+
+struct Turn {
+  double cos, sin;
+};
+
+Turn turn_of(const Rope& args, std::int64_t position, std::int64_t i) {
+  if (args.table == nullptr) {
+    const double power = -2.0 * static_cast<double>(i) / static_cast<double>(args.x.shape[3]);
+    const double angle = static_cast<double>(position) * std::pow(args.theta, power);
+    return {std::cos(angle), std::sin(angle)};
+  }
+  const float angle = static_cast<float>(position) * args.table->frequencies[i];
+  const float scaling = args.table->scaling;
+  return {static_cast<float>(std::cos(static_cast<double>(angle))) * scaling,
+          static_cast<float>(std::sin(static_cast<double>(angle))) * scaling};
+}
+
+}  // namespace
 
 void run(const Rope& args) {
   const auto& shape = args.x.shape;
@@ -14,11 +33,9 @@ void run(const Rope& args) {
     using T = decltype(tag);
     for (std::int64_t s = 0; s < shape[1]; ++s) {
       for (std::int64_t i = 0; i < half; ++i) {
-        const auto position = static_cast<double>(args.first_position + s);
-        const double power = -2.0 * static_cast<double>(i) / static_cast<double>(shape[3]);
-        const double angle = position * std::pow(args.theta, power);
-        const double c = std::cos(angle);
-        const double sn = args.inverse ? -std::sin(angle) : std::sin(angle);
+        const Turn turn = turn_of(args, args.first_position + s, i);
+        const double c = turn.cos;
+        const double sn = args.inverse ? -turn.sin : turn.sin;
         for (std::int64_t b = 0; b < shape[0]; ++b) {
           for (std::int64_t h = 0; h < shape[2]; ++h) {
             const auto low = static_cast<double>(at<T>(args.x, b, s, h, i));

@@ -41,25 +41,30 @@ KernelWork passing(std::string_view name, int passes, double count, DType dtype)
 }
 double of_pointer(const void* data, double bytes) { return data == nullptr ? 0 : bytes; }
 
-// The number of scores of q and k that a causal mask keeps.
-double kept_scores(std::int64_t tq, std::int64_t tk, bool causal, std::int64_t diagonal) {
-  if (!causal) return product(tq, tk);
-  if (tq == tk && diagonal == 0) return product(tq, tk) / 2;  // as usually counted
+// The number of scores of q and k that a causal mask and a window keep.
+template <class Args>
+double kept_scores(const Args& a) {
+  const std::int64_t tq = a.q.shape[2], tk = a.k.shape[2];
+  if (!a.causal) return product(tq, tk);
+  if (tq == tk && a.diagonal == 0 && a.window == 0)
+    return product(tq, tk) / 2;  // as usually counted
   double kept = 0;
-  for (std::int64_t i = 0; i < tq; ++i)
-    kept += static_cast<double>(std::clamp<std::int64_t>(i + diagonal + 1, 0, tk));
+  for (std::int64_t i = 0; i < tq; ++i) {
+    const std::int64_t end = i + a.diagonal + 1;
+    kept += static_cast<double>(std::clamp<std::int64_t>(end, 0, tk));
+    if (a.window > 0) kept -= static_cast<double>(std::clamp<std::int64_t>(end - a.window, 0, tk));
+  }
   return kept;
 }
 
-KernelWork attention(std::string_view name, const View& q, const View& k, const View& v,
-                     bool causal, std::int64_t diagonal, double factor) {
+template <class Args>
+KernelWork attention(std::string_view name, const Args& a, double factor) {
   KernelWork work;
   work.name = name;
   work.what = ComputeClass::Attention;
-  work.dtype = q.dtype;
-  const double scores =
-      product(q.shape[0], q.shape[1]) * kept_scores(q.shape[2], k.shape[2], causal, diagonal);
-  work.flops = factor * 2 * scores * static_cast<double>(q.shape[3] + v.shape[3]);
+  work.dtype = a.q.dtype;
+  const double scores = product(a.q.shape[0], a.q.shape[1]) * kept_scores(a);
+  work.flops = factor * 2 * scores * static_cast<double>(a.q.shape[3] + a.v.shape[3]);
   return work;
 }
 
@@ -164,13 +169,13 @@ KernelWork work_of(const EmbeddingGrad& a) {
 }
 KernelWork work_of(const Rope& a) { return moving("Rope", bytes(a.y, a.x), a.x.dtype); }
 KernelWork work_of(const Attention& a) {
-  KernelWork work = attention("Attention", a.q, a.k, a.v, a.causal, a.diagonal, 1);
+  KernelWork work = attention("Attention", a, 1);
   work.bytes = bytes(a.q, a.k, a.v, a.out) + bytes(a.mask);
   return work;
 }
 // Five matmuls where forward has two.
 KernelWork work_of(const AttentionGrad& a) {
-  KernelWork work = attention("AttentionGrad", a.q, a.k, a.v, a.causal, a.diagonal, 2.5);
+  KernelWork work = attention("AttentionGrad", a, 2.5);
   work.bytes = bytes(a.q, a.k, a.v, a.out, a.dout) + bytes(a.dq, a.dk, a.dv, a.mask, a.dmask);
   return work;
 }

@@ -68,6 +68,19 @@ struct ForecastOptions {
 };
 Report bench_forecast(const ForecastOptions& options);
 
+// save and cold load of so many megabytes in three layouts, beside dd past the page cache, in
+// interleaved rounds; CPU time, and what a save leaves in the page cache. `peer`:
+// peer/bench_pytorch_checkpoint.py.
+struct CheckpointOptions {
+  int ranks = 2;
+  int megabytes = 512;
+  int rounds = 7;
+  std::string folder = ".";  // on the disk to measure; a folder within it is made and removed
+  std::string peer;
+  WorldOptions world = {};
+};
+Report bench_checkpoint(const CheckpointOptions& options);
+
 // One device: a Llama-8B-shaped block forward and backward, its attention alone, a large matmul,
 // bandwidth of fused kernels as a share of a copy's, host time per operator and per cached
 // redistribute. All devices: bandwidth of collectives. `peer`: peer/bench_pytorch_gpu.py.

@@ -1,14 +1,14 @@
 // One decoder layer of Llama 3 8B's shape, forward and backward, bf16, one sequence.
 #include <coshard/dtensor/random.h>
 #include <coshard/dtensor/tape.h>
-#include <coshard/styles/nn/llama.h>
+#include <coshard/styles/nn/causal_lm.h>
 #include "profiling/bench/gpu_cases.h"
 
 namespace coshard::bench {
 namespace {
 
-nn::LlamaConfig llama_config_of(const GpuSizes& sizes) {
-  nn::LlamaConfig config;
+nn::CausalLMConfig llama_config_of(const GpuSizes& sizes) {
+  nn::CausalLMConfig config;
   config.hidden_size = sizes.hidden;
   config.intermediate_size = sizes.ffn;
   config.num_attention_heads = sizes.heads;
@@ -26,7 +26,7 @@ double block_flops(const GpuSizes& s) {
   return 6 * t * weights + 6 * t * t * h;
 }
 
-Task<void> block_step(nn::LlamaDecoderLayer& layer, Tensor x, Tensor gradient) {
+Task<void> block_step(nn::CausalLMLayer& layer, Tensor x, Tensor gradient) {
   Task<Tensor> forward = layer.forward(x);
   Tensor out = co_await std::move(forward);
   co_await backward(out, gradient);
@@ -54,7 +54,7 @@ Task<RobustStats> timed_steps(Device& device, std::function<Task<void>()> step, 
 
 Task<void> measure_block(World& world, const GpuSizes& sizes, GpuResults& results) {
   manual_seed(0);
-  nn::LlamaDecoderLayer layer(llama_config_of(sizes), world);
+  nn::CausalLMLayer layer(llama_config_of(sizes), world);
   const Shape shape{1, sizes.tokens, sizes.hidden};
   Tensor x = randn(world.device(), shape, DType::BF16);
   x.set_requires_grad(true);

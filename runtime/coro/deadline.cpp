@@ -34,9 +34,9 @@ class Sleep final : public Suspension, public Timer {
     return stopped_;
   }
   void await_suspend(std::coroutine_handle<> self) {
+    executor_.arm(*this, due_ns_);  // may throw
     self_ = self;
     branch_.suspended = this;
-    executor_.arm(*this, due_ns_);
   }
   void await_resume() const {
     branch_.throw_if_cancelled();

@@ -104,9 +104,9 @@ ForeignWait::ForeignWait(std::coroutine_handle<> awaiter, const std::type_info& 
   target_ = std::make_shared<Target>(Target{*executor, branch, awaiter, awaited});
   bounce_ = bounce(target_).handle;
   handle_ = bounce_;
-  branch.suspended = this;
-  executor->hold_foreign(*this);
+  executor->hold_foreign(*this);  // may throw
   held_ = true;
+  branch.suspended = this;
 }
 
 std::stop_token ForeignWait::stop_token() const {

@@ -16,7 +16,11 @@ namespace {
 
 namespace context = boost::context::detail;
 
+#if COSHARD_TSAN
+constexpr std::size_t kMore = std::size_t{2} << 20;  // it records at most 65,536 nested calls
+#else
 constexpr std::size_t kMore = std::size_t{8} << 20;
+#endif
 
 // A call on another stack. Not a Fiber: what it waits for is waited for by the fiber that calls.
 struct Call {

@@ -1,9 +1,25 @@
 #include <coshard/runtime/coro/when_all.h>
 
+#include <new>
+
 #include <coshard/runtime/coro/branch.h>
 #include "runtime/coro/fault_switch.h"
 
 namespace coshard {
+namespace {
+
+// In the current branch. Where memory is exhausted, the failure itself.
+std::exception_ptr cancelled_by(const std::exception_ptr& failure) noexcept {
+  try {
+    return std::make_exception_ptr(Error(
+        ErrorKind::Cancelled, str_cat("cancelled: a sibling in branch ", Branch::current().path(),
+                                      " failed: ", coshard::text_of(failure))));
+  } catch (const std::bad_alloc&) {
+    return failure;
+  }
+}
+
+}  // namespace
 
 StartAll::StartAll(std::span<const Child> children, OnFailure on_failure)
     : children_(children),
@@ -35,22 +51,23 @@ void StartAll::await_suspend(std::coroutine_handle<> awaiter) {
     if (!child.handle.done()) child.promise->set_join(*this);
   if (executor_ == nullptr) return;
   running_ = children_.size();
-  parent_.suspended = this;
   branches_.reserve(running_);
-  for (std::size_t i = 0; i < children_.size(); ++i) {
+  for (std::size_t i = 0; i < children_.size(); ++i)  // may throw
     branches_.push_back(std::make_unique<Branch>(parent_, static_cast<int>(i)));
-    executor_->enqueue(children_[i].handle, *branches_.back());
-  }
+  parent_.suspended = this;
+  for (std::size_t i = 0; i < children_.size(); ++i)
+    executor_->enqueue(children_[i].handle, *branches_[i]);
 }
 
 std::coroutine_handle<> StartAll::ended(TaskPromiseBase& child) noexcept {
   if (child.error() && !first_ && on_failure_ == OnFailure::CancelSiblings) {
     first_ = child.error();
     if (running_ > 1 && executor_ != nullptr && !has(Fault::SiblingsAreNotCancelled)) {
-      executor_->failing(this, first_, unfinished());
-      cancel_children(std::make_exception_ptr(Error(
-          ErrorKind::Cancelled, str_cat("cancelled: a sibling in branch ", Branch::current().path(),
-                                        " failed: ", text_of(first_)))));
+      try {
+        executor_->failing(this, first_, unfinished());
+      } catch (const std::bad_alloc&) {  // it is told when it leaves the program
+      }
+      cancel_children(cancelled_by(first_));
     }
   }
   if (--running_ > 0) return std::noop_coroutine();

@@ -26,13 +26,17 @@ void Job::refuse_to_begin(const std::string& why) {
 }
 
 // "process 1 (pid 4711 on node1) has died: its connection closed"; empty: all are there. One that
-// only tells of another is named last.
+// only tells of another is named last, and only if it was the first to refuse.
 std::string Job::end_of_any() const {
   const std::scoped_lock lock(mutex_);
   const auto tells = [](const auto& one) { return one.second.how.starts_with(kCannot); };
   auto found = std::ranges::find_if_not(ended_, tells);
   if (found == ended_.end()) found = ended_.begin();
-  return found == ended_.end() ? "" : str_cat(text(found->first), ' ', found->second.how);
+  if (found == ended_.end()) return "";
+  const std::string& how = found->second.how;
+  if (tells(*found) && how.find(kCannot, kCannot.size()) != std::string::npos)
+    return how.substr(kCannot.size());  // that another refused
+  return str_cat(text(found->first), ' ', how);
 }
 
 void Job::await_renewal(milliseconds deadline, const std::function<bool()>& over,

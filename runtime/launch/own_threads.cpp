@@ -11,13 +11,15 @@ namespace coshard {
 namespace {
 
 void run_rank(int rank, RankSeat& seat, const RankProgram& program) {
-  try {
-    pthread_setname_np(pthread_self(), str_cat("rank ", rank).c_str());
-    const RankSeat::Taken taken(seat);
-    program.run(rank, seat.executor());
+  {
+    const RankSeat::Taken taken(seat);  // before anything asks for the thread's own context
+    try {
+      pthread_setname_np(pthread_self(), str_cat("rank ", rank).c_str());
+      program.run(rank, seat.executor());
+    } catch (...) {
+      program.failed(rank, std::current_exception());
+    }
     insist([&] { seat.leave_census(); });
-  } catch (...) {
-    program.failed(rank, std::current_exception());
   }
   program.ended(rank);
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/launch/insist.h"
+
 namespace coshard {
 
 RankFibers::RankFibers(std::size_t stack_bytes, FiberPolicy* policy)
@@ -45,7 +47,8 @@ void RankFibers::live(Rank& rank, Parker& parker, FiberThread& thread, const Ran
     program.failed(rank.number, std::current_exception());
   }
   if (context.sleeper != nullptr)
-    context.sleeper->census().leave(*std::exchange(context.sleeper, nullptr));
+    insist([&] { context.sleeper->census().leave(*context.sleeper); });
+  context.sleeper = nullptr;
   context.end();
   program.ended(rank.number);
   rank.ended = true;

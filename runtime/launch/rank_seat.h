@@ -26,7 +26,8 @@ class RankSeat {
   // The rank has ended. On its thread.
   void leave_census() {
     if (context_.sleeper == nullptr) return;
-    context_.sleeper->census().leave(*std::exchange(context_.sleeper, nullptr));
+    context_.sleeper->census().leave(*context_.sleeper);
+    context_.sleeper = nullptr;
   }
 
   // While alive, the calling thread is the rank's; the destructor destroys the rank's values, on

@@ -107,9 +107,9 @@ std::unique_ptr<World> make_world(int rank, const WorldOptions& options, Roster&
   auto control = roster.control(rank);
   control->set_timeout(timeout_ns);
   auto stopping = control_of(*control, options);
-  auto communicator = make_communicator(options.communicator, std::move(control), device);
+  auto communicator = make_communicator(options.communicator, control, device);
   return std::make_unique<World>(rank, options, device, std::move(communicator), executor,
-                                 std::move(stopping));
+                                 std::move(stopping), std::move(control));
 }
 
 }  // namespace coshard

@@ -58,8 +58,12 @@ class OutOfMemory {
   OutOfMemory() {
     told_ = false;
     before_ = std::set_terminate(end);
+    handler_before_ = std::set_new_handler(ran_out);
   }
-  ~OutOfMemory() { std::set_terminate(before_); }
+  ~OutOfMemory() {
+    std::set_new_handler(handler_before_);
+    std::set_terminate(before_);
+  }
   OutOfMemory(const OutOfMemory&) = delete;
   OutOfMemory& operator=(const OutOfMemory&) = delete;
   static void told() { told_ = true; }
@@ -68,19 +72,31 @@ class OutOfMemory {
   [[noreturn]] static void end() {
     try {
       if (const std::exception_ptr error = std::current_exception()) std::rethrow_exception(error);
+      // Where a noexcept function has clean-ups, g++ gets here without catching.
+      if (ran_out_here_ && std::uncaught_exceptions() > 0) tell_and_exit();
     } catch (const std::bad_alloc&) {
-      constexpr std::string_view kLine =
-          "error: no memory is left; raise ulimit -v, or run fewer ranks\n";
-      if (!told_.exchange(true))
-        static_cast<void>(!::write(STDERR_FILENO, kLine.data(), kLine.size()));
-      std::_Exit(1);
+      tell_and_exit();
     } catch (...) {
     }
     if (before_ != nullptr) before_();
     std::abort();
   }
+  [[noreturn]] static void tell_and_exit() {
+    constexpr std::string_view kLine =
+        "error: no memory is left; raise ulimit -v, or run fewer ranks\n";
+    if (!told_.exchange(true))
+      static_cast<void>(!::write(STDERR_FILENO, kLine.data(), kLine.size()));
+    std::_Exit(1);
+  }
+  static void ran_out() {
+    ran_out_here_ = true;
+    if (handler_before_ == nullptr) throw std::bad_alloc();
+    handler_before_();
+  }
   inline static std::atomic<bool> told_{false};
+  inline static thread_local bool ran_out_here_ = false;
   inline static std::terminate_handler before_ = nullptr;
+  inline static std::new_handler handler_before_ = nullptr;
 };
 
 }  // namespace

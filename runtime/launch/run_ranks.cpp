@@ -2,6 +2,7 @@
 #include <exception>
 #include <map>
 
+#include <coshard/runtime/coro/rank_context.h>
 #include <coshard/runtime/error.h>
 #include <coshard/runtime/launch/world.h>
 #include "runtime/coro/census.h"
@@ -48,6 +49,7 @@ void run_program(Run& run, World& world, Executor& executor) {
     executor.run(run.program(world));
     // Queued work may still fail, and peers may need it; this is the last wait for it.
     world.device()->synchronize();
+    world.require_finished();
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
     insist([&] {
@@ -83,6 +85,7 @@ void run_rank(Run& run, int rank, Executor& executor) {
 
 void run_ranks_on(RankHost& host, const WorldOptions& options, std::unique_ptr<Roster> roster,
                   const Program& program) {
+  RankContext::current();  // made later, when a failure is told, it might find no memory
   Run run(options, std::move(roster), program, host.parker());
   const RankProgram ranks{
       [&](int rank, Executor& executor) { run_rank(run, rank, executor); },

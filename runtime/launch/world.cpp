@@ -1,6 +1,7 @@
 #include <coshard/runtime/launch/world.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include <coshard/runtime/error.h>
 #include "runtime/coro/user_call.h"
@@ -94,13 +95,14 @@ class World::FanOut final : public Observer {
 
 World::World(int rank, WorldOptions options, std::shared_ptr<Device> device,
              std::shared_ptr<Communicator> communicator, Executor& executor,
-             std::shared_ptr<Communicator> control)
+             std::shared_ptr<Communicator> control, std::shared_ptr<Communicator> host)
     : rank_(rank),
       options_(options),
       device_(std::move(device)),
       communicator_(std::move(communicator)),
       executor_(executor),
       stop_request_(std::move(control), options_.stop),
+      host_(host ? std::move(host) : communicator_),
       fan_out_(std::make_shared<FanOut>(observers_)) {
   CS_REQUIRE(current() == nullptr, "rank ", rank, ": this thread already has a world");
   communicator_->observe(fan_out_->slot);
@@ -140,6 +142,16 @@ std::shared_ptr<Communicator> World::group(std::span<const int> ranks, std::stri
   return groups_.back().communicator;
 }
 
+Communicator& World::files() {
+  if (files_ == nullptr) {
+    std::vector<int> all(static_cast<std::size_t>(size()));
+    std::iota(all.begin(), all.end(), 0);
+    files_ = host_->subgroup(all, "files");
+    files_->observe(fan_out_->slot);
+  }
+  return *files_;
+}
+
 Task<bool> World::stop_requested(CallSite site) { return stop_request_.ask(site); }
 
 void World::add_observer(Observer* observer) {
@@ -154,6 +166,14 @@ void World::remove_observer(Observer* observer) {
 }
 
 Observer& World::observer() { return *fan_out_; }
+
+void World::must_finish(const void* what, std::string text) {
+  unfinished_.emplace(what, std::move(text));
+}
+void World::finished(const void* what) noexcept { unfinished_.erase(what); }
+void World::require_finished() const {
+  CS_REQUIRE(unfinished_.empty(), unfinished_.begin()->second);
+}
 
 std::shared_ptr<const std::string> World::module() const {
   const FanOut::Modules& entered = FanOut::modules.get();

@@ -1,5 +1,6 @@
 #include <coshard/styles/nn/embedding.h>
 
+#include <coshard/dtensor/factories.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/random.h>
 
@@ -11,7 +12,7 @@ Embedding::Embedding(std::int64_t num, std::int64_t dim, World& world, Embedding
              dim);
   CS_REQUIRE(!padding_idx || (*padding_idx >= -num && *padding_idx < num),
              "Embedding: padding_idx ", *padding_idx, " is out of bounds for ", num, " rows");
-  weight = Tensor::empty(world.device(), Shape{num, dim}, options.dtype);
+  weight = empty(world, Shape{num, dim}, options.dtype);
   normal_(weight, 0, options.init_std);
   if (padding_idx) fill_(select(weight, 0, *padding_idx), 0);
   weight.set_requires_grad(true);

@@ -12,7 +12,7 @@ namespace coshard::nn {
 Linear::Linear(std::int64_t in, std::int64_t out, World& world, LinearOptions options)
     : in_features(in), out_features(out) {
   CS_REQUIRE(in > 0 && out > 0, "Linear: in and out must be positive, got ", in, " and ", out);
-  weight = Tensor::empty(world.device(), Shape{out, in}, options.dtype);
+  weight = empty(world, Shape{out, in}, options.dtype);
   if (options.init_std)
     normal_(weight, 0, *options.init_std);
   else

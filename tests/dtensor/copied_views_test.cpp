@@ -115,28 +115,6 @@ TEST(CopiedViews, ARandomFillAndIntegersAreWritten) {
   });
 }
 
-// A rank with one row, or none, cannot tell from strides what the others do.
-TEST(CopiedViews, RanksWithOneRowOrNoneCopyWithTheOthers) {
-  const auto parts_are_written = [](World& world, const DeviceMesh& mesh, std::int64_t rows) {
-    const Tensor start = counting(world, {rows, 4});
-    const DTensor x = distribute_tensor(start, mesh, Shard(0));
-    for (const DTensor& part : {x.narrow(1, 0, 2), x.narrow(1, 2, 2).detach()}) {
-      EXPECT_EQ(refusal_of([&] { fill_(flatten(part), 7); }), "") << part;
-      const Tensor copy = contiguous(part);
-      EXPECT_NE(copy.storage()->buffer, x.storage()->buffer);
-      EXPECT_EQ(whole(copy), Values(static_cast<std::size_t>(2 * rows), 7)) << part;
-      const bool own = !part.base().defined();
-      EXPECT_TRUE(own || says(refusal_of([&] { fill_(copy, 8); }), "clone()"));
-    }
-    EXPECT_EQ(whole(x), Values(static_cast<std::size_t>(4 * rows), 7)) << rows;
-  };
-  for (const auto& [ranks, rows] : {std::pair(3, 5), {4, 3}})
-    on_ranks(ranks, [&, rows = rows](World& world) -> Task<void> {
-      parts_are_written(world, init_device_mesh(world, {world.size()}, {"tp"}), rows);
-      co_return;
-    });
-}
-
 TEST(CopiedViews, AViewOfAViewThatOnlyTheLayoutForbidsIsWritten) {
   same_everywhere({5, 4}, [](const Tensor& x) {
     const Tensor rows = x.narrow(0, 1, 3);

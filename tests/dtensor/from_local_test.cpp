@@ -61,10 +61,29 @@ TEST(FromLocal, AStrideIsComparedWithTheOrderOfTheParts) {
     options.stride = Strides{3, 1};
     const DTensor columns = from_local(counting(world, {4, mine}), mesh, Shard(1), options);
     EXPECT_EQ(logical_strides(columns), (Strides{3, 1}));
+    options.stride = Strides{3};
+    EXPECT_THROW(from_local(counting(world, {4, mine}), mesh, Shard(1), options), Error);
     options.shape = Shape{3, 4};
     options.stride = Strides{1, 3};
     EXPECT_EQ(from_local(t(counting(world, {4, mine})), mesh, Shard(0), options).shape(),
               (Shape{3, 4}));
+    co_return;
+  });
+}
+
+TEST(FromLocal, AWrongStrideOfUnevenPartsIsToldWhereItShows) {
+  on_ranks(3, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {3}, {"tp"});
+    FromLocalOptions options;
+    options.shape = Shape{5, 4};
+    options.stride = Strides{1, 5};
+    const bool one_row = world.rank() == 2;
+    const Tensor rows = counting(world, {one_row ? 1 : 2, 4});
+    if (one_row) {
+      EXPECT_NO_THROW(from_local(rows, mesh, Shard(0), options));
+    } else {
+      EXPECT_THROW(from_local(rows, mesh, Shard(0), options), Error);
+    }
     co_return;
   });
 }

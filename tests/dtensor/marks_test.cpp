@@ -123,6 +123,29 @@ TEST(Marks, OfGradientsComeFromWhatTheyAreComputedFrom) {
   });
 }
 
+// What a gradient is averaged or summed over later: terms of one loss, or of one per rank.
+TEST(Marks, ALeafKnowsWhetherTheLossDiffersByRank) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    const std::uint64_t tp = mark_of(mesh, 0);
+    for (const bool in_place : {true, false}) {
+      const Tensor own = ones({3}, DType::F64, true), shared = ones({3}, DType::F64, true);
+      const Tensor of_rank = sum(local_rows(mesh) * own);
+      const Tensor of_all =
+          from_local(local_rows(mesh) * shared, mesh, Shard(0)).sum().full_tensor();
+      if (in_place) {
+        run_backward(of_rank);
+        run_backward(of_all);
+      } else {
+        co_await backward(of_rank);
+        co_await backward(of_all);
+      }
+      EXPECT_EQ(own.grad_meta()->terms.alike_loss & tp, 0U) << in_place;
+      EXPECT_EQ(shared.grad_meta()->terms.alike_loss & tp, tp) << in_place;
+    }
+  });
+}
+
 TEST(Marks, AGradientThatDiffersByRankIsNoReplica) {
   on_tp([](World&, const DeviceMesh& mesh) {
     const DTensor w = ones(mesh, Replicate(), {3}, DType::F64, true);

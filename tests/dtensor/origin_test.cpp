@@ -7,6 +7,7 @@
 #include <functional>
 
 #include <coshard/dtensor/backward.h>
+#include <coshard/dtensor/factories.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/data_parallel.h>
 #include <coshard/dtensor/optim/optimizer.h>

@@ -67,7 +67,7 @@ TEST(BadInput, NumbersThatDoNotFitAreNamed) {
   expect_refused(with_text + "--ranks -1", "--ranks -1");
   expect_refused(with_text + "--threads -2", "--threads -2");
   expect_refused(with_text + "--progress-threads -1", "--progress-threads -1");
-  for (const char* name : {"--batch", "--seq", "--steps", "--layers", "--dim", "--heads", "--ffn"})
+  for (const char* name : {"--batch", "--seq", "--layers", "--dim", "--heads", "--ffn"})
     expect_refused(with_text + name + " 0", std::string(name) + " 0");
   for (const char* name : {"--lr", "--temperature"})
     for (const char* bad : {"0", "nan", "inf"})

@@ -87,7 +87,9 @@ class Faults(unittest.TestCase):
 
     def test_a_killed_process_is_named_though_one_that_it_has_forked_lives(self):
         for rank in (0, 2):
-            self.died(self.told_in_time("fork", rank, 3), f"rank {rank}, process {rank}", 2)
+            # Hydra kills the survivors, and one of these may see another's connection close first: the killed one's is open.
+            who = r"rank \d, process \d" if MPI == "mpich" else f"rank {rank}, process {rank}"
+            self.died(self.told_in_time("fork", rank, 3), who, 2)
 
     def test_a_process_that_calls_mpi_abort_is_named(self):
         if MPI == "torchrun":

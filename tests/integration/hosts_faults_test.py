@@ -214,7 +214,9 @@ class Faults(unittest.TestCase):
             self.assertLess(grown, 4096)
             self.assertEqual(job.end(), 0, job.shown())
             self.assertIn("all sums are right", job.out)
-            self.assertEqual(job.err, "")
+            # Open MPI's launcher warns of an agent that it was too slow to give a group of its own.
+            said = [line for line in job.err.splitlines() if "plm:rsh: Warning: setpgid(" not in line]
+            self.assertEqual(said, [])
 
     def test_processes_of_one_host_let_nobody_in_from_another(self):
         with Hosts(2, "1gbit") as hosts:

@@ -58,7 +58,7 @@ for e in events:
 flying = {r: [e['args']['bytes'] for e in events if e['ph'] == 'C' and e['pid'] == r and e['name'] == 'bytes in flight'] for r in (0, 1)}
 assert all(max(of) > 0 and of[-1] == 0 for of in flying.values()), flying
 assert all(spans.get((r, t), 0) > 10 for r in (0, 1) for t in (0, 1, 2)), spans
-assert any('layers.0.attn' in e['name'] for e in events)
+assert any('layers.0.self_attn' in e['name'] for e in events)
 on = lambda tid, name: [e for e in events if e['ph'] == 'X' and e['tid'] == tid and e['pid'] == 0 and e['name'] == name]
 assert all(e['name'] for e in events), 'a span without a name'
 assert len(on(0, 'model')) >= 3, on(0, 'model')

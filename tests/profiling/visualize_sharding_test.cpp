@@ -21,6 +21,13 @@ TEST(VisualizeSharding, TwoShardsCutATensorIntoCells) {
             "4:8      2     3\n");
 }
 
+TEST(VisualizeSharding, ColumnsAreAsWideAsTheirRanges) {
+  EXPECT_EQ(visualize_sharding({2}, Layout(Shard(1)), {8, 2000}),
+            "[8,2000] S(1) on (2)\n"
+            "         0:1000  1000:2000\n"
+            "0:8           0          1\n");
+}
+
 TEST(VisualizeSharding, ReplicasShareACellAndPartialsAreNoted) {
   const Sharding replicas = sharding_of({2, 2}, Layout(Replicate(), Shard(0)), {4});
   EXPECT_EQ(replicas.grids.at(0).holders, (Holders{{0, 2}, {1, 3}}));

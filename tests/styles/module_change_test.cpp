@@ -121,5 +121,86 @@ TEST(ModuleChange, RefusesToReplaceOneOfTwoThatAreTied) {
   });
 }
 
+// Afterwards they would be two parameters, of which each would be trained by itself.
+TEST(ModuleChange, RefusesToReplaceOneOfTwoThatShareMemory) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = line(world);
+    Mlp mlp(world, 8, 8, 8);
+    Tensor shown = mlp.net1.weight.detach();
+    shown.set_requires_grad(true);
+    mlp.net2.weight = shown;
+    Tensor half = slice(mlp.net1.bias.detach(), 0, 0, 8);
+    half.set_requires_grad(true);
+    mlp.net2.bias = half;
+    std::vector<const void*> ids = ids_of(mlp);
+    ParallelPlan one, both;
+    both["net1"] = one["net1"] = ColwiseParallel{};
+    both["net2"] = RowwiseParallel{};
+    const auto is_named = [&](const std::string& text, const std::string& who,
+                              const std::string& other = "net2.weight") {
+      EXPECT_CONTAINS(text, who + ": parameters 'net1.");
+      EXPECT_CONTAINS(text, "' (f64[8");
+      EXPECT_CONTAINS(text, ") and '" + other + "' (");
+      EXPECT_EQ(ids_of(mlp), ids);
+    };
+    for (const ParallelPlan& plan : {one, both}) {
+      const std::string text = co_await error_of(parallelize_module(mlp, mesh, plan));
+      is_named(text, "parallelize_module");
+    }
+    is_named(error_of([&] { distribute_module(mlp, mesh); }, ErrorKind::BadInput),
+             "distribute_module");
+    is_named(error_of([&] { fully_shard(mlp.net1, mesh); }, ErrorKind::BadInput), "fully_shard");
+    mlp.net2.weight = mlp.net1.weight;
+    ids = ids_of(mlp);
+    is_named(error_of([&] { fully_shard(mlp, mesh); }, ErrorKind::BadInput), "fully_shard",
+             "net2.bias");
+    mlp.net2.bias = half.detach().clone();
+    fully_shard(mlp, mesh);
+    EXPECT_EQ(mlp.net1.weight.id(), mlp.net2.weight.id());
+  });
+}
+
+TEST(ModuleChange, RefusesToReplaceWhatWasComputedOrIsACopiedView) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = line(world);
+    Mlp mlp(world, 8, 8, 8);
+    mlp.net2.weight = mlp.net1.weight * 2.0;
+    ParallelPlan plan;
+    plan["net1"] = ColwiseParallel{};
+    plan["net2"] = RowwiseParallel{};
+    std::string text = co_await error_of(parallelize_module(mlp, mesh, plan));
+    EXPECT_CONTAINS(text, "parameter 'net2.weight' (f64[8,8]) was made by mul");
+    text = error_of([&] { fully_shard(mlp, mesh); }, ErrorKind::BadInput);
+    EXPECT_CONTAINS(text, "parameter 'net2.weight' (f64[8,8]) was made by mul");
+    const DeviceMesh both = init_device_mesh(world, {1, 2}, {"dp", "tp"});
+    const DTensor cut = distribute_tensor(random(world, Shape{16, 8}), both["tp"], Shard(0));
+    mlp.net1.weight = cut.narrow(0, 0, 8).detach();
+    mlp.net2.weight = cut.detach();
+    text = error_of([&] { fully_shard(mlp, both["dp"]); }, ErrorKind::BadInput);
+    EXPECT_CONTAINS(text, "share memory");
+  });
+}
+
+// Parts of one buffer that have nothing in common are parameters of their own.
+TEST(ModuleChange, TakesParametersThatLieBesideEachOther) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = line(world);
+    Mlp mlp(world, 8, 8, 8);
+    const Tensor flat = random(world, Shape{16}), fused = random(world, Shape{8, 16});
+    mlp.net1.bias = slice(flat, 0, 0, 8).detach();
+    mlp.net2.bias = slice(flat, 0, 8, 16).detach();
+    mlp.net1.weight = slice(fused, 1, 0, 8).detach();
+    mlp.net2.weight = slice(fused, 1, 8, 16).detach();
+    ParallelPlan plan;
+    plan["net1"] = ColwiseParallel{};
+    plan["net2"] = RowwiseParallel{};
+    co_await parallelize_module(mlp, mesh, plan);
+    expect_close(full_tensor(mlp.net1.bias), slice(flat, 0, 0, 8));
+    expect_close(full_tensor(mlp.net2.bias), slice(flat, 0, 8, 16));
+    expect_close(full_tensor(mlp.net1.weight), slice(fused, 1, 0, 8));
+    expect_close(full_tensor(mlp.net2.weight), slice(fused, 1, 8, 16));
+  });
+}
+
 }  // namespace
 }  // namespace coshard::testing

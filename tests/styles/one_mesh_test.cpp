@@ -25,7 +25,7 @@ void cut_for_tp(const std::string& path, Module& module, const DeviceMesh& mesh)
 
 Task<void> expect_like_one_device(World& world, std::vector<int> shape, Shape batch) {
   const DeviceMesh mesh = init_device_mesh(world, shape, {"dp", "cp", "tp"});
-  auto [plain, model] = twins<nn::LlamaForCausalLM>(small_llama(), world);
+  auto [plain, model] = twins<nn::CausalLM>(small_llama(), world);
   distribute_module(*model, mesh, cut_for_tp);
   const Tensor ids = integers(world, batch, 11), wanted = integers(world, batch, 10);
   const Layout cut(Shard(0), Shard(1), Replicate());

@@ -50,11 +50,11 @@ Task<Stepped> step_of_transformer(World& world, Kind kind, Overlap overlap) {
 
 Task<Stepped> step_of_llama(World& world, Kind kind, Overlap overlap) {
   manual_seed(6);
-  nn::LlamaConfig config = small_llama();
+  nn::CausalLMConfig config = small_llama();
   config.vocab_size = 24;
-  nn::LlamaForCausalLM model(config, world);
+  nn::CausalLM model(config, world);
   const ParallelizeOptions options{.overlap = overlap};
-  const ParallelPlan plan = nn::llama_plan(kind.sequence_parallel);
+  const ParallelPlan plan = nn::causal_lm_plan(kind.sequence_parallel);
   Task<void> cut = parallelize_module(model, line(world), plan, options);
   co_await std::move(cut);
   for (std::size_t i = 0; i < model.model.layers.size(); ++i)

@@ -213,8 +213,8 @@ TEST(PlainParameters, UnderFullyShardAreStillOwedAlongTp) {
 
 Task<void> llama_steps(World& world, bool sequence, int seed_of_batch) {
   manual_seed(1);
-  nn::LlamaForCausalLM model(small_llama(), world);
-  co_await parallelize_module(model, line(world), nn::llama_plan(sequence));
+  nn::CausalLM model(small_llama(), world);
+  co_await parallelize_module(model, line(world), nn::causal_lm_plan(sequence));
   AdamW optimizer(model.parameters(), {.lr = 0.01});
   std::vector<double> ids;
   for (int i = 0; i < 16; ++i) ids.push_back((i * 5 + 3 * seed_of_batch) % 11);
@@ -277,8 +277,8 @@ TEST(ParallelizeModule, WarnsOfAPlainNormBehindShards) {
   on_ranks(2, [](World& world) -> Task<void> {
     HeadNorm model(world);
     co_await parallelize_module(model, line(world), head_plan());
-    nn::LlamaForCausalLM llama(small_llama(), world);  // whose norms see whole activations
-    co_await parallelize_module(llama, line(world), nn::llama_plan(false));
+    nn::CausalLM llama(small_llama(), world);  // whose norms see whole activations
+    co_await parallelize_module(llama, line(world), nn::causal_lm_plan(false));
   });
   const std::string said = ::testing::internal::GetCapturedStderr();
   const std::string warning = "warning: parallelize_module: ";

@@ -17,7 +17,7 @@ std::string remedy_of_run(int ranks, const Program& program) {
   return line;
 }
 
-nn::LlamaConfig llama_of(std::int64_t key_heads) {
+nn::CausalLMConfig llama_of(std::int64_t key_heads) {
   return {.vocab_size = 17,
           .hidden_size = 16,
           .intermediate_size = 12,
@@ -32,8 +32,8 @@ TEST(Remedies, FewerKeyHeadsThanRanksAreRefusedByThePlan) {
     for (const std::int64_t heads : {1, 2, 4})
       on_ranks(4, [=](World& world) -> Task<void> {
         const DeviceMesh mesh = line(world);
-        auto [plain, model] = twins<nn::LlamaForCausalLM>(llama_of(heads), world);
-        ParallelPlan plan = nn::llama_plan(sequence);
+        auto [plain, model] = twins<nn::CausalLM>(llama_of(heads), world);
+        ParallelPlan plan = nn::causal_lm_plan(sequence);
         if (heads < 4) {
           const std::string text = co_await error_of(parallelize_module(*model, mesh, plan));
           EXPECT_CONTAINS(text, str_cat("'model.layers.0.self_attn.k_proj' has ", heads, " heads"));
@@ -106,7 +106,7 @@ TEST(Remedies, AnOddSequenceStaysADTensor) {
 TEST(Remedies, APartOfAShardedModuleIsCalledThroughIt) {
   on_ranks(2, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {2}, {"dp"});
-    auto [plain, model] = twins<nn::LlamaForCausalLM>(llama_of(4), world);
+    auto [plain, model] = twins<nn::CausalLM>(llama_of(4), world);
     fully_shard(*model, mesh);
     const Tensor ids = integers(world, Shape{1, 3}, 17);
     const std::string text = co_await error_of(discard(model->model.forward(ids)));
@@ -115,7 +115,7 @@ TEST(Remedies, APartOfAShardedModuleIsCalledThroughIt) {
     Tensor want = co_await plain->forward(ids);
     Tensor got = co_await model->forward(ids);
     expect_close(got, want);
-    auto [other, inner] = twins<nn::LlamaForCausalLM>(llama_of(4), world);
+    auto [other, inner] = twins<nn::CausalLM>(llama_of(4), world);
     fully_shard(inner->model, mesh);
     fully_shard(*inner, mesh);
     want = co_await other->model.forward(ids);
@@ -158,10 +158,10 @@ TEST(Remedies, AScaleOfOneElementIsSharded) {
 TEST(Remedies, APlanComesBeforeFullyShard) {
   on_ranks(4, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {2, 2}, {"dp", "tp"});
-    nn::LlamaForCausalLM late(llama_of(4), world);
+    nn::CausalLM late(llama_of(4), world);
     fully_shard(late, mesh["dp"]);
     const std::string text =
-        co_await error_of(parallelize_module(late, mesh["tp"], nn::llama_plan(false)));
+        co_await error_of(parallelize_module(late, mesh["tp"], nn::causal_lm_plan(false)));
     EXPECT_CONTAINS(text, "parameter 'model.embed_tokens.weight'");
     EXPECT_CONTAINS(text, "call parallelize_module first");
     nn::MLP model({.dim = 8, .ffn = 16}, world);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include <coshard/coshard.h>
+#include "tests/support/contains.h"
 #include "tests/support/ranks.h"
 
 namespace coshard::testing {
@@ -54,8 +55,8 @@ inline nn::TransformerConfig tiny_transformer() {
   config.seq = 8;
   return config;
 }
-inline nn::LlamaConfig small_llama() {
-  nn::LlamaConfig config;
+inline nn::CausalLMConfig small_llama() {
+  nn::CausalLMConfig config;
   config.vocab_size = 11;
   config.hidden_size = 16;
   config.intermediate_size = 12;
@@ -112,9 +113,6 @@ inline Task<void> discard(Task<Outputs> task) {
   const Outputs result = co_await std::move(task);
   static_cast<void>(result);
 }
-
-#define EXPECT_CONTAINS(text, part) \
-  EXPECT_NE((text).find(part), std::string::npos) << "'" << (text) << "' lacks '" << (part) << "'"
 
 // Two layers with an activation between them: net1, net2.
 struct Mlp : Module {

@@ -45,12 +45,14 @@ void expect_refused(const std::string& line, const std::string& named) {
 TEST(Command, ACommandThatIsUnknownOrMissingIsNamedWithThoseThatThereAre) {
   expect_refused(
       "",
-      "coshard needs a command: bench, conform, doctor, completion, plan, simulate, trace "
+      "coshard needs a command: bench, ckpt, conform, doctor, completion, plan, simulate, trace "
       "or run");
-  expect_refused("bogus", "unknown command 'bogus' of coshard; expected bench, conform, doctor");
+  expect_refused("bogus",
+                 "unknown command 'bogus' of coshard; expected bench, ckpt, conform, doctor");
   expect_refused("--bogus", "unknown option --bogus of coshard");
-  expect_refused("bench",
-                 "bench needs a command: dispatch, redistribute, overlap, train, forecast or gpu");
+  expect_refused(
+      "bench",
+      "bench needs a command: dispatch, redistribute, overlap, checkpoint, train, forecast or gpu");
   expect_refused("bench bogus", "unknown command 'bogus' of bench; expected dispatch, ");
   expect_refused("plan", "plan needs a command: explain");
   expect_refused("plan bogus", "unknown command 'bogus' of plan; expected explain");

@@ -24,7 +24,7 @@ bool equal(double got, double want, const Tolerance& tolerance) {
 }
 
 // The first difference; "" if there is none.
-std::string difference(DType dtype, const Full& got, const StoredTensor& want,
+std::string difference(DType dtype, const Full& got, const CaseTensor& want,
                        const Tolerance& tolerance) {
   if (!(got.shape == want.shape)) return str_cat("shape ", got.shape, ", want ", want.shape);
   if (is_floating(want.dtype) ? dtype != want.dtype : is_floating(dtype))

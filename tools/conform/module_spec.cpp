@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include <coshard/styles/nn/activation.h>
+#include <coshard/styles/nn/causal_lm.h>
 #include <coshard/styles/nn/embedding.h>
 #include <coshard/styles/nn/linear.h>
-#include <coshard/styles/nn/llama.h>
 #include <coshard/styles/nn/norm.h>
 #include <coshard/styles/nn/sequential.h>
 
@@ -70,7 +70,7 @@ std::shared_ptr<Module> make_rms_norm(const Json& spec, World& world) {
 
 std::shared_ptr<Module> make_llama(const Json& spec, World& world) {
   const Json& keys = spec.at("config");
-  nn::LlamaConfig c;
+  nn::CausalLMConfig c;
   const auto take = [&keys](const char* key, auto& value) {
     if (keys.contains(key) && !keys.at(key).is_null()) keys.at(key).get_to(value);
   };
@@ -82,11 +82,12 @@ std::shared_ptr<Module> make_llama(const Json& spec, World& world) {
   take("num_key_value_heads", c.num_key_value_heads);
   take("head_dim", c.head_dim);
   take("rms_norm_eps", c.rms_norm_eps);
-  take("rope_theta", c.rope_theta);
-  take("attention_bias", c.attention_bias);
+  take("rope_theta", c.rope.theta);
+  take("attention_bias", c.qkv_bias);
+  take("attention_bias", c.o_bias);
   take("mlp_bias", c.mlp_bias);
   take("tie_word_embeddings", c.tie_word_embeddings);
-  return std::make_shared<nn::LlamaForCausalLM>(c, world);
+  return std::make_shared<nn::CausalLM>(c, world);
 }
 
 // One placement as text, or a list of them in which null leaves its tensor alone.

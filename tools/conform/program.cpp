@@ -37,7 +37,7 @@ void Program::assign(const std::string& name, Tensor value) {
 }
 
 Tensor Program::load(const std::string& key, const Json& step) const {
-  const StoredTensor& stored = source.tensors->at(key);
+  const CaseTensor stored = source.tensors->at(key);
   std::vector<double> elements(static_cast<std::size_t>(numel(stored.shape)));
   for (std::size_t i = 0; i < elements.size(); ++i)
     elements[i] = stored.value(static_cast<std::int64_t>(i));

@@ -1,16 +1,14 @@
 #pragma once
-// Reads a safetensors file (8-byte header length, JSON header, data): named tensors in memory.
-// Immutable once read; any thread.
-#include <map>
+// A safetensors file in memory. Immutable once read; any thread.
 #include <string>
 #include <vector>
 
 #include <coshard/dtensor/shape.h>
-#include <coshard/runtime/dtype.h>
+#include "dtensor/checkpoint/safetensors.h"
 
 namespace coshard::conform {
 
-struct StoredTensor {
+struct CaseTensor {
   DType dtype = DType::F32;
   Shape shape;
   const std::byte* data = nullptr;  // row-major, inside the file's memory
@@ -20,16 +18,14 @@ struct StoredTensor {
 
 class TensorFile {
  public:
-  // Error{BadInput} names the file and what is wrong with it: it cannot be read, its header is not
-  // JSON, a dtype is unknown, or a tensor's bytes do not match its shape or lie outside the file.
+  // Error{BadInput} as SafetensorsHeader::of_file.
   explicit TensorFile(const std::string& path);
-  // Error{BadInput} names a key that is not there.
-  const StoredTensor& at(const std::string& key) const;
+  // Error{BadInput} names a key that is not there, or a dtype that tensors do not have.
+  CaseTensor at(const std::string& key) const;
 
  private:
-  std::string path_;
-  std::vector<std::byte> bytes_;
-  std::map<std::string, StoredTensor> tensors_;
+  SafetensorsHeader header_;
+  std::vector<std::byte> bytes_;  // of all tensors
 };
 
 }  // namespace coshard::conform

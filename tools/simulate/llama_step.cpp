@@ -60,7 +60,7 @@ std::shared_ptr<const Calibration> products_of(const ProcessorModel& model) {
 
 void check(const LlamaRun& run) {
   const int tp = size_of_dim(run.mesh, "tp"), dp = size_of_dim(run.mesh, "dp");
-  const nn::LlamaConfig& c = run.config;
+  const nn::CausalLMConfig& c = run.config;
   CS_REQUIRE(c.num_attention_heads % tp == 0 && c.num_key_value_heads % tp == 0, "--mesh ",
              to_string(run.mesh), ": the model's ", c.num_attention_heads, " heads and ",
              c.num_key_value_heads, " key heads are not divisible by tp=", tp);
@@ -82,7 +82,7 @@ Task<void> LlamaTraining::prepare() {
     ParallelizeOptions options;
     options.src_data_rank = std::nullopt;
     options.overlap = run_.overlap;
-    ParallelPlan plan = nn::llama_plan(run_.sequence_parallel);
+    ParallelPlan plan = nn::causal_lm_plan(run_.sequence_parallel);
     DeviceMesh tp = mesh_["tp"];
     Task<void> cut = parallelize_module(model_, tp, std::move(plan), options);
     co_await std::move(cut);

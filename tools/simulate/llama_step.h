@@ -8,14 +8,14 @@
 #include <coshard/dtensor/optim/data_parallel.h>
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/runtime/launch/world.h>
-#include <coshard/styles/nn/llama.h>
+#include <coshard/styles/nn/causal_lm.h>
 #include <coshard/styles/parallelize.h>
 #include "tools/simulate/links.h"
 
 namespace coshard::tools {
 
 struct LlamaRun {
-  nn::LlamaConfig config;
+  nn::CausalLMConfig config;
   std::vector<MeshDim> mesh;
   MeshLinks links;
   std::int64_t batch = 1, seq = 1;  // batch: of the whole mesh, a multiple of dp
@@ -52,7 +52,7 @@ class LlamaTraining {
   World& world_;
   const LlamaRun& run_;
   DeviceMesh mesh_;
-  nn::LlamaForCausalLM model_;
+  nn::CausalLM model_;
   std::unique_ptr<DataParallel> gradients_;  // null: dp is 1
   std::unique_ptr<AdamW> optimizer_;
   Tensor tokens_, targets_;

@@ -21,19 +21,19 @@ constexpr Preset kPresets[] = {{"llama-8b", 128256, 4096, 14336, 32, 32, 8},
 // Of a width, of heads and their dimensions, of layers.
 constexpr std::int64_t kWidest = 10'000'000, kMostOfHeads = 10'000, kMostLayers = 1000;
 
-nn::LlamaConfig config_of(const Preset& p) {
-  nn::LlamaConfig config;
+nn::CausalLMConfig config_of(const Preset& p) {
+  nn::CausalLMConfig config;
   config.vocab_size = p.vocab;
   config.hidden_size = p.hidden;
   config.intermediate_size = p.intermediate;
   config.num_hidden_layers = p.layers;
   config.num_attention_heads = p.heads;
   config.num_key_value_heads = p.key_heads;
-  config.rope_theta = 500000;
+  config.rope.theta = 500000;
   return config;
 }
 
-nn::LlamaConfig from_file(const std::string& name) {
+nn::CausalLMConfig from_file(const std::string& name) {
   std::ifstream file =
       open_input(name, "--model",
                  str_cat("; expected ", listed(model_presets()), " or a Llama's config.json"));
@@ -48,7 +48,7 @@ nn::LlamaConfig from_file(const std::string& name) {
   if (const auto bits = json.find("quantization_config"); bits != json.end() && !bits->is_null())
     fail(ErrorKind::BadInput,
          str_cat("--model ", name, ": has a quantization_config; a simulation computes in bf16"));
-  nn::LlamaConfig config;
+  nn::CausalLMConfig config;
   std::vector<std::string> missing;
   const auto take = [&](const char* key, std::int64_t& value, std::int64_t most, bool required) {
     const auto found = json.find(key);
@@ -74,7 +74,8 @@ nn::LlamaConfig from_file(const std::string& name) {
   take("num_attention_heads", config.num_attention_heads, kMostOfHeads, true);
   take("num_key_value_heads", config.num_key_value_heads, kMostOfHeads, false);
   take("head_dim", config.head_dim, kMostOfHeads, false);
-  take_flag("attention_bias", config.attention_bias);
+  take_flag("attention_bias", config.qkv_bias);
+  config.o_bias = config.qkv_bias;
   take_flag("mlp_bias", config.mlp_bias);
   take_flag("tie_word_embeddings", config.tie_word_embeddings);
   CS_REQUIRE(missing.empty(), "--model ", name, ": lacks ", listed(missing));
@@ -89,8 +90,8 @@ std::vector<std::string> model_presets() {
   return names;
 }
 
-nn::LlamaConfig llama_config(const std::string& text) {
-  nn::LlamaConfig config;
+nn::CausalLMConfig llama_config(const std::string& text) {
+  nn::CausalLMConfig config;
   bool found = false;
   for (const Preset& preset : kPresets) {
     if (text != preset.name) continue;

@@ -3,13 +3,13 @@
 #include <string>
 #include <vector>
 
-#include <coshard/styles/nn/llama.h>
+#include <coshard/styles/nn/causal_lm.h>
 
 namespace coshard::tools {
 
 std::vector<std::string> model_presets();
 // A preset, or a file with the keys of Hugging Face's config.json for a Llama; dtype bf16.
 // Error{BadInput} names the presets, or the file and its missing keys; another model_type.
-nn::LlamaConfig llama_config(const std::string& text);
+nn::CausalLMConfig llama_config(const std::string& text);
 
 }  // namespace coshard::tools

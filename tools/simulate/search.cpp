@@ -26,7 +26,7 @@ struct Meshes {
 
 // Meshes that divide the model and the batch, without those that a link does not join.
 Meshes meshes_of(const SimulateOptions& options, const Inputs& inputs) {
-  const nn::LlamaConfig& config = inputs.config;
+  const nn::CausalLMConfig& config = inputs.config;
   Meshes meshes;
   for (int tp = 1; tp <= options.gpus; ++tp) {
     if (options.gpus % tp != 0) continue;

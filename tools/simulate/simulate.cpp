@@ -17,12 +17,12 @@ namespace coshard::tools {
 namespace {
 
 // Figures in place of names: two files may have one name, and one file several.
-std::string model_text(const nn::LlamaConfig& of) {
+std::string model_text(const nn::CausalLMConfig& of) {
   return fmt::format(
       "layers={},dim={},heads={},kv_heads={},head_dim={},ffn={},vocab={},attention_bias={},"
       "mlp_bias={},tied={}",
       of.num_hidden_layers, of.hidden_size, of.num_attention_heads, of.num_key_value_heads,
-      of.head_dim, of.intermediate_size, of.vocab_size, of.attention_bias, of.mlp_bias,
+      of.head_dim, of.intermediate_size, of.vocab_size, of.qkv_bias, of.mlp_bias,
       of.tie_word_embeddings);
 }
 

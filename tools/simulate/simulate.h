@@ -28,7 +28,7 @@ inline std::vector<std::string> recompute_policies() { return {"none", "layers"}
 
 // What the options name: presets, and files, each read once.
 struct Inputs {
-  nn::LlamaConfig config;
+  nn::CausalLMConfig config;
   Figures gpu;
   GivenLinks links;
 };

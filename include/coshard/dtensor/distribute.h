@@ -18,8 +18,12 @@ struct FromLocalOptions {
   // right for even shards; ranks that derive different shapes fail at the next collective of the
   // mesh.
   std::optional<Shape> shape;
-  // Strides of the logical tensor. Allowed only together with `shape`, and only checked: they must
-  // order the dimensions as the local tensor's do (see logical_strides).
+  // Strides of the logical tensor, the same on all ranks. Allowed only together with `shape`: they
+  // must order the dimensions as the local tensor's do, with gaps only if it has some (see
+  // logical_strides). Default: told from the local tensor; unknown where parts are uneven and it has
+  // gaps, or some rank has one element or none along a dimension of which others have more. Then
+  // what would be a view on one device if strides allow it is a copy, which cannot be written in
+  // place, nor used once the tensor has been.
   std::optional<Strides> stride;
   // All ranks of the mesh compare their arguments, and replicas are taken from rank 0 of each mesh
   // dimension. Moves: one small all_gather per mesh dimension, one broadcast per Replicate.
@@ -46,7 +50,9 @@ DTensor from_local(const Tensor& local, const DeviceMesh& mesh, const Layout& pl
 DTensor from_local(const Tensor& local, const Layout& placements,
                    const FromLocalOptions& options = {}, CallSite site = CallSite::current());
 
-// This rank's local tensor as a plain tensor, in flight if the DTensor is. No communication.
+// This rank's local tensor as a plain tensor, in flight if the DTensor is. No communication. Of a
+// view that had to be copied (slice in ops_view.h), it is the copy's memory as it is now: writes to
+// what that shows do not reach it.
 // grad_placements: how to read the per-rank gradients; must have the tensor's shards. Default: the
 // tensor's layout with Partial read as Replicate. Backward fails with Error{BadInput} where that
 // reads a gradient as Replicate that was computed from shards or terms of the same dimension.
@@ -94,9 +100,10 @@ DTensor issue_distribution(const Tensor& full, const DeviceMesh& mesh, const Lay
                            std::optional<int> src_data_rank = 0,
                            CallSite site = CallSite::current());
 
-// The strides of the logical tensor if its memory is ordered as this rank's local tensor: a shard
+// The strides that the tensor would have on one device, equal on all ranks: row-major, or those of
+// the view that it is. After from_local, from the order of the local tensor's dimensions: a shard
 // [8,4] with strides (1,8) under S(1) on 2 ranks belongs to [8,8] with strides (1,8); under S(0),
-// to [16,4] with strides (1,16).
+// to [16,4] with strides (1,16). Error{BadInput} if they are unknown (FromLocalOptions::stride).
 Strides logical_strides(const DTensor& tensor);
 
 // Error{BadInput} that starts with `what`: an undefined mesh, or not one entry per mesh dimension.

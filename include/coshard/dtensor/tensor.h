@@ -178,6 +178,14 @@ class Tensor {
   void set_copied_view(std::shared_ptr<CopiedView> view) const {
     impl().copied_view = std::move(view);
   }
+  // For the library. Of a DTensor, the strides that it would have on one device, equal on all ranks:
+  // they say which views of it are copies. Null: row-major; empty: unknown (from_local).
+  const std::shared_ptr<const Strides>& logical() const { return impl().logical; }
+  void set_logical(std::shared_ptr<const Strides> strides) const {
+    impl().logical = std::move(strides);
+  }
+  // The taped write that this tensor's place on the tape belongs to.
+  std::uint32_t known_write() const { return impl().known; }
   // Whether this is a view that was made off the tape, or a view of such a view.
   bool is_untaped_view() const { return impl().untaped_view; }
   // Whether no other handle shares the memory; a view whose base is gone no longer counts as one.
@@ -340,6 +348,7 @@ class Tensor {
     std::uint32_t known = 0;  // the taped write that `grad` belongs to
     std::shared_ptr<Impl> base;
     std::shared_ptr<CopiedView> copied_view;
+    std::shared_ptr<const Strides> logical;
     const char* unwritable = nullptr;
     std::uint64_t origin = 0, marks = 0;
   };

@@ -15,6 +15,7 @@
 //     cs::nn::Linear up, down;
 //   };
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -57,6 +58,11 @@ using PostHook = std::function<void(Module&, Outputs&)>;
 struct NamedParameter {
   std::string name;  // path, joined by dots
   Tensor* slot;      // where the module keeps it; may be replaced by a DTensor
+};
+struct NamedBuffer {
+  std::string name;
+  Tensor* slot;
+  bool persistent;
 };
 struct NamedModule {
   std::string path;  // "" is the module itself
@@ -110,6 +116,8 @@ class Module : private FailureWitness {
   Task<Tensor> forward(Tensor a, Tensor b, Tensor c, CallSite site = CallSite::current());
   Task<Tensor> forward(Tensor a, Tensor b, Tensor c, Tensor d, CallSite site = CallSite::current());
   Task<Outputs> call(Inputs inputs, CallSite site = CallSite::current());
+  // Further files of a folder that save writes for the module, such as config.json: bytes by name.
+  virtual std::map<std::string, std::string> folder_files() const { return {}; }
   // From now on forward and call save no activations, and backward runs this module again: see
   // recompute.h.
   void set_recompute(bool on = true) { recompute_ = on; }
@@ -123,6 +131,9 @@ class Module : private FailureWitness {
   std::vector<Tensor> parameters(CallSite site = CallSite::current());
   // All slots, including tied ones.
   std::vector<NamedParameter> named_slots();
+  // Buffers of this module and its submodules, in order of registration; undefined ones are not
+  // listed.
+  std::vector<NamedBuffer> named_buffers();
   // The slot called `name`; Error{BadInput} lists the known names.
   Tensor& parameter(std::string_view name);
   // This module ("") and its submodules, parents first, each once.
@@ -165,6 +176,10 @@ class Module : private FailureWitness {
   // For constructors. A slot, or a module passed by reference, must be a member of this object; a
   // shared module is kept alive. Error{BadInput} for a name that is taken or contains a dot.
   void register_parameter(std::string name, Tensor& slot);
+  // A tensor that is no parameter: optimizers and styles leave it alone. `persistent`: it belongs to
+  // the module's state (state_dict.h), as running statistics do, and tables that a config gives do
+  // not.
+  void register_buffer(std::string name, Tensor& slot, bool persistent = true);
   void register_module(std::string name, Module& child);
   void register_module(std::string name, std::shared_ptr<Module> child);
 
@@ -191,8 +206,10 @@ class Module : private FailureWitness {
   void left_by(const std::exception_ptr& error) noexcept override;
   void check_name(const std::string& name) const;
   void forget_paths();
+  void name_values_below();
 
   std::vector<std::pair<std::string, Tensor*>> parameters_;
+  std::vector<NamedBuffer> buffers_;
   std::vector<Child> children_;
   std::vector<PreHook> pre_hooks_;
   std::vector<PostHook> post_hooks_;

@@ -13,7 +13,7 @@ constexpr std::int64_t kQueryRows = 32;  // queries per block
 struct AttentionSizes {
   std::int64_t batch, heads, kv_heads, tq, tk, dim;
   bool causal;
-  std::int64_t diagonal;
+  std::int64_t diagonal, window;
 
   std::int64_t group() const { return heads / kv_heads; }
   std::int64_t width() const { return padded(dim); }  // of a packed row of q, k or v
@@ -25,14 +25,23 @@ struct AttentionSizes {
     const std::int64_t keys = i + diagonal + 1;
     return keys < 0 ? 0 : keys > tk ? tk : keys;
   }
+  // The first of them.
+  std::int64_t first_key(std::int64_t i) const {
+    if (window == 0) return 0;
+    const std::int64_t key = i + diagonal + 1 - window;
+    return key < 0 ? 0 : key > tk ? tk : key;
+  }
+  // Where a block of queries from i on begins to read: a whole panel.
+  std::int64_t begin(std::int64_t i) const { return first_key(i) / kPanel * kPanel; }
 };
 
 template <class Args>
 AttentionSizes attention_sizes(const Args& args) {
   const View& q = args.q;
   const View& k = args.k;
-  return {q.shape[0], q.shape[1], k.shape[1],  q.shape[2],
-          k.shape[2], q.shape[3], args.causal, args.diagonal};
+  return {q.shape[0],  q.shape[1],    k.shape[1],
+          q.shape[2],  k.shape[2],    q.shape[3],
+          args.causal, args.diagonal, args.causal ? args.window : 0};
 }
 
 // Adds keys [0, keys) of the mask's rows [first, first + rows) to their scores.
@@ -57,6 +66,14 @@ AttentionSizes attention_sizes(const Args& args) {
   }
 }
 
+// Hides the keys before the windows of the rows from those.
+inline void hide_before_window(const AttentionSizes& n, std::int64_t first, std::int64_t rows,
+                               Real* scores, std::int64_t wide) {
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t j = n.begin(first); j < n.first_key(first + r); ++j)
+      scores[r * wide + j] = -kInf;
+}
+
 // Sets scores [keys, width) of a row to 0, after [0, keys) was written in whole registers.
 COSHARD_INLINE void hide_rest(Real* scores, std::int64_t keys, std::int64_t width) {
   for (std::int64_t i = (keys + kLanes - 1) / kLanes * kLanes; i < width; i += kLanes) {
@@ -65,7 +82,7 @@ COSHARD_INLINE void hide_rest(Real* scores, std::int64_t keys, std::int64_t widt
 }
 
 // out[rows, dim] = scores[rows, ..] b, a few rows at a time, each group only over the keys visible
-// to its last row.
+// to its last row, from the block's first on.
 inline void multiply_seen(const AttentionSizes& n, std::int64_t first, std::int64_t rows,
                           const Product& p) {
   for (std::int64_t r = 0; r < rows; r += kTileRows) {
@@ -73,7 +90,10 @@ inline void multiply_seen(const AttentionSizes& n, std::int64_t first, std::int6
     Product part = p;
     part.a += r * p.a_row;
     part.c += r * p.c_row;
-    multiply(part, some, n.dim, n.visible(first + r + some - 1));
+    const std::int64_t begin = n.begin(first);
+    part.a += begin * p.a_column;
+    part.b += begin * p.b_row;
+    multiply(part, some, n.dim, n.visible(first + r + some - 1) - begin);
   }
 }
 

@@ -43,15 +43,18 @@ COSHARD_INLINE void score_gradients(Real* powers, Real* slopes, std::int64_t key
   hide_rest(slopes, keys, width);
 }
 
-void store_mask_gradient(const StoredRows& to, const Real* slopes, std::int64_t seen,
-                         std::int64_t keys) {
-  unpack_rows(to, slopes, 1, seen, 1.0F);
+void store_mask_gradient(const StoredRows& to, const Real* slopes, std::int64_t begin,
+                         std::int64_t seen, std::int64_t keys) {
+  std::memset(to.data, 0, begin * size_of(to.dtype));
+  const StoredRows rest{to.dtype, element_at(to.dtype, to.data, begin), to.stride};
+  unpack_rows(rest, slopes + begin, 1, seen - begin, 1.0F);
   std::memset(element_at(to.dtype, to.data, seen), 0, (keys - seen) * size_of(to.dtype));
 }
 
 void backward_block(const AttentionGrad& args, const AttentionSizes& n, const GradWorkspace& w,
                     std::int64_t b, std::int64_t h, std::int64_t first) {
   const std::int64_t rows = n.tq - first < kQueryRows ? n.tq - first : kQueryRows;
+  const std::int64_t begin = n.begin(first);
   const std::int64_t seen = n.visible(first + rows - 1);
   const std::int64_t width = n.width();
   const std::int64_t wide = n.keys_width();
@@ -61,23 +64,32 @@ void backward_block(const AttentionGrad& args, const AttentionSizes& n, const Gr
   Real* dquery = dout + kQueryRows * width;
   pack_rows(query, rows_of(args.q, b, h, first), rows, n.dim, scale);
   pack_rows(dout, rows_of(args.dout, b, h, first), rows, n.dim, 1.0F);
-  multiply({query, width, 1, w.keys_t, wide, w.powers, wide, false}, rows, seen, n.dim);
-  multiply({dout, width, 1, w.values_t, wide, w.slopes, wide, false}, rows, seen, n.dim);
+  Real* powers = w.powers + begin;
+  Real* slopes = w.slopes + begin;
+  multiply({query, width, 1, w.keys_t + begin, wide, powers, wide, false}, rows, seen - begin,
+           n.dim);
+  multiply({dout, width, 1, w.values_t + begin, wide, slopes, wide, false}, rows, seen - begin,
+           n.dim);
   if (args.mask.data) add_mask(args.mask, b, h, first, rows, seen, w.powers, wide);
+  hide_before_window(n, first, rows, w.powers, wide);
   const Real* lse = as<Real>(args.lse) + (b * n.heads + h) * n.tq + first;
   Real delta[kQueryRows];
   for (std::int64_t r = 0; r < rows; ++r) {
     delta[r] = dot(rows_of(args.dout, b, h, first + r), rows_of(args.out, b, h, first + r), n.dim);
   }
   for (std::int64_t r = 0; r < rows; ++r) {
-    const std::int64_t keys = lse[r] == -kInf ? 0 : n.visible(first + r);
-    score_gradients(w.powers + r * wide, w.slopes + r * wide, keys, padded(seen), lse[r], delta[r]);
+    const std::int64_t keys = lse[r] == -kInf ? 0 : n.visible(first + r) - begin;
+    score_gradients(powers + r * wide, slopes + r * wide, keys, padded(seen - begin), lse[r],
+                    delta[r]);
     if (args.dmask.data)
-      store_mask_gradient(rows_of(args.dmask, b, h, first + r), w.slopes + r * wide, seen, n.tk);
+      store_mask_gradient(rows_of(args.dmask, b, h, first + r), w.slopes + r * wide, begin, seen,
+                          n.tk);
   }
   multiply_seen(n, first, rows, {w.slopes, wide, 1, w.keys, width, dquery, width, false});
-  multiply({w.powers, 1, wide, dout, width, w.dvalues, width, true}, seen, n.dim, rows);
-  multiply({w.slopes, 1, wide, query, width, w.dkeys, width, true}, seen, n.dim, rows);
+  multiply({powers, 1, wide, dout, width, w.dvalues + begin * width, width, true}, seen - begin,
+           n.dim, rows);
+  multiply({slopes, 1, wide, query, width, w.dkeys + begin * width, width, true}, seen - begin,
+           n.dim, rows);
   unpack_rows(rows_of(args.dq, b, h, first), dquery, rows, n.dim, scale);
 }
 

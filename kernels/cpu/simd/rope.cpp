@@ -12,7 +12,7 @@ void run(const Rope& args) {
   const std::int64_t seq = args.x.shape[1];
   const std::int64_t heads = args.x.shape[2];
   const std::int64_t half = args.x.shape[3] / 2;
-  const Real* table = rotary_table<Real>(args.first_position, seq, half, args.theta);
+  const Real* table = rotary_table<Real>(args);
   const Real sign = args.inverse ? -1.0F : 1.0F;
   const auto& xs = args.x.strides;
   const auto& ys = args.y.strides;

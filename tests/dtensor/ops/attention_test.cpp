@@ -164,6 +164,25 @@ TEST(AttentionLayout, PartialValuesPass) {
   });
 }
 
+TEST(Attention, OfAWindowSeesTheLastKeysAlone) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"cp"});
+    const Tensor q = drawn(world, {1, 2, 7, 4}), k = drawn(world, {1, 2, 7, 4});
+    Values keep;
+    for (int i = 0; i < 7; ++i)
+      for (int j = 0; j < 7; ++j) keep.push_back(j <= i && j > i - 3 ? 1 : 0);
+    const Tensor mask = Tensor::from_values(world.device(), Shape{7, 7}, DType::Bool, keep);
+    const Tensor want = sdpa(q, k, k, mask, false, std::nullopt, false);
+    expect_near(attention(q, k, k, true, std::nullopt, 3), want);
+    const DTensor cut = distribute_tensor(q, mesh, Shard(2), std::nullopt);
+    const DTensor keys = distribute_tensor(k, mesh, Replicate(), std::nullopt);
+    expect_near(full_tensor(attention(cut, keys, keys, true, std::nullopt, 3)), want);
+    EXPECT_THROW(attention(q, k, k, false, std::nullopt, 3), Error);
+    EXPECT_THROW(attention(q, k, k, true, std::nullopt, -1), Error);
+    co_return;
+  });
+}
+
 TEST(Attention, LeavesItsResultInTheOrderOfPositions) {
   on_ranks(1, [](World& world) -> Task<void> {
     const Tensor q = rand(world.device(), {2, 3, 4, 2}, DType::F64);

@@ -34,6 +34,30 @@ TEST(RotaryEmbedding, TurnsTheHalvesByTheAngleOfThePosition) {
   });
 }
 
+TEST(RotaryEmbedding, TakesFrequenciesAsData) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const RotaryTable table({1, 0.25F}, 2);
+    Tensor x = values(world, {1, 1, 1, 4}, {1, 3, 0, 0});
+    x.set_requires_grad(true);
+    const Tensor y = rotary_embedding(x, table, 5);
+    expect_near(y, {2 * std::cos(5), 6 * std::cos(1.25), 2 * std::sin(5), 6 * std::sin(1.25)},
+                1e-5);
+    run_backward(sum(y));
+    expect_near(x.grad(),
+                {2 * (std::cos(5) + std::sin(5)), 2 * (std::cos(1.25) + std::sin(1.25)),
+                 2 * (std::cos(5) - std::sin(5)), 2 * (std::cos(1.25) - std::sin(1.25))},
+                1e-5);
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"cp"});
+    const DTensor got = rotary_embedding(placed(world, mesh, {1, 5, 2, 4}, Shard(1)), table);
+    expect_values(got, rotary_embedding(counting(world, {1, 5, 2, 4}), table), "by a table");
+    const std::string text = refusal([&] {
+      rotary_embedding(counting(world, {1, 1, 1, 6}), table);
+    });
+    EXPECT_NE(text.find("2 frequencies are not half of 6"), std::string::npos) << text;
+    co_return;
+  });
+}
+
 TEST(RotaryEmbedding, ACutSequenceHasThePositionsOfTheWhole) {
   on_ranks(2, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {2}, {"cp"});

@@ -9,6 +9,8 @@ namespace coshard {
 namespace {
 
 using testing::on_ranks;
+using testing::placed;
+using testing::without_moving;
 
 TEST(Softmax, CastsFirst) {
   on_ranks(1, [](World&) -> Task<void> {
@@ -19,6 +21,15 @@ TEST(Softmax, CastsFirst) {
     EXPECT_EQ(x.log_softmax(0, DType::F64).dtype(), DType::F64);
     co_await (y * y).sum().backward();
     EXPECT_EQ(x.grad().dtype(), DType::BF16);
+  });
+}
+
+TEST(Softmax, OfRowsThatAreCutInStridesStaysThere) {
+  without_moving([](World& world, const DeviceMesh& mesh) {
+    const Layout strided(StridedShard(0, 2));
+    const DTensor x = placed(world, mesh, {4, 3}, strided);
+    EXPECT_EQ(softmax(x, 1).layout(), strided);
+    EXPECT_EQ(log_softmax(x, 1).layout(), strided);
   });
 }
 

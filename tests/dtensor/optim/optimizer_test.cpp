@@ -37,6 +37,22 @@ TEST(Optimizer, StepsAParameterThatIsGivenTwiceOnce) {
   });
 }
 
+TEST(Optimizer, RefusesWhatIsExpanded) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    const Tensor row = counting(world, {1, 4});
+    for (Tensor x : {row, Tensor(distribute_tensor(row, mesh, Shard(1)))}) {
+      Tensor rows = expand(x, {3, 4}).detach();
+      rows.set_requires_grad(true);
+      EXPECT_THROW(SGD({rows}, {.lr = 1}), Error);
+      Tensor own = rows.detach().clone();
+      own.set_requires_grad(true);
+      SGD sgd({own}, {.lr = 1});
+    }
+    co_return;
+  });
+}
+
 TEST(Optimizer, ZeroGradForgetsAndAMissingGradientIsNoStep) {
   on_ranks(1, [](World& world) -> Task<void> {
     Tensor x = counting(world, {3});

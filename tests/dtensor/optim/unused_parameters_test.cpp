@@ -43,7 +43,7 @@ Tensor loss_of(const Experts& experts, int rank, int step) {
   return loss;
 }
 
-Task<void> walk(Tensor loss) {
+Task<void> walk_of_each(Tensor loss) {
   Task<void> pass = backward(loss);
   co_await std::move(pass);
 }
@@ -80,7 +80,7 @@ TEST(UnusedParameters, CountAsZerosWhereARankDoesNotReachThem) {
               {.reduce = reduce, .find_unused_parameters = true, .bucket_bytes = bytes});
           for (int step = 0; step < 3; ++step) {
             for (const Tensor& p : experts.parameters) p.set_grad({});
-            co_await walk(loss_of(experts, world.rank(), step));
+            co_await walk_of_each(loss_of(experts, world.rank(), step));
             co_await arrive(experts.parameters);
             for (std::int64_t e = 0; e <= kExperts; ++e) {
               const Tensor& p = experts.parameters[static_cast<std::size_t>(e)];
@@ -110,7 +110,7 @@ TEST(UnusedParameters, TrainAlikeOnAllRanks) {
       optimizer.zero_grad();
       for (int batch = 0; batch < 2; ++batch) {  // accumulates
         parallel.set_requires_gradient_sync(batch == 1);
-        co_await walk(loss_of(experts, world.rank(), step + batch));
+        co_await walk_of_each(loss_of(experts, world.rank(), step + batch));
       }
       Task<void> stepped = optimizer.step();
       co_await std::move(stepped);
@@ -141,7 +141,7 @@ TEST(UnusedParameters, AreAnErrorWithoutTheOption) {
     const Experts experts;
     const DeviceMesh mesh = init_device_mesh(world, {world.size()}, {"dp"});
     const DataParallel parallel(experts.parameters, mesh, 0);
-    co_await walk(loss_of(experts, world.rank(), 0));
+    co_await walk_of_each(loss_of(experts, world.rank(), 0));
     co_await arrive(experts.parameters);
     Task<Tensor> norm = clip_grad_norm(experts.parameters, 1.0);
     co_await std::move(norm);

@@ -33,16 +33,29 @@ TEST(Scratch, EachThreadHasItsOwn) {
   EXPECT_EQ(cpu::scratch(0, 10), mine);
 }
 
+const float* table_of(std::int64_t first, std::int64_t seq, const RopeTable* given = nullptr) {
+  Rope args{};
+  args.first_position = first;
+  args.x.shape[1] = seq;
+  args.x.shape[3] = 4;
+  args.theta = 100;
+  args.table = given;
+  return cpu::rotary_table<float>(args);
+}
+
 TEST(Scratch, ARotaryTableHasCosThenSinOfEachPosition) {
-  const float* const table = cpu::rotary_table<float>(5, 2, 2, 100);
+  const float* const table = table_of(5, 2);
   EXPECT_FLOAT_EQ(table[0], std::cos(5.0F));
   EXPECT_FLOAT_EQ(table[1], static_cast<float>(std::cos(5 * 0.1)));
   EXPECT_FLOAT_EQ(table[2], std::sin(5.0F));
   EXPECT_FLOAT_EQ(table[4], std::cos(6.0F));
   EXPECT_FLOAT_EQ(table[7], static_cast<float>(std::sin(6 * 0.1)));
-  EXPECT_EQ(cpu::rotary_table<float>(5, 2, 2, 100), table);
-  for (int other = 0; other < 8; ++other) cpu::rotary_table<float>(other, 3, 2, 100);
-  EXPECT_FLOAT_EQ(cpu::rotary_table<float>(6, 2, 2, 100)[0], std::cos(6.0F));
+  EXPECT_EQ(table_of(5, 2), table);
+  const RopeTable given{{1, 0.3F}, 2};
+  EXPECT_FLOAT_EQ(table_of(5, 2, &given)[1], 2 * std::cos(5 * 0.3F));
+  EXPECT_EQ(table_of(5, 2), table);
+  for (int other = 0; other < 8; ++other) table_of(other, 3);
+  EXPECT_FLOAT_EQ(table_of(6, 2)[0], std::cos(6.0F));
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ struct Case {
   std::int64_t shift = kSquare;
   bool interleaved = false;  // heads lie inside [b, t, h, d] memory
   double scale = 1 / std::sqrt(double(dim));
+  std::int64_t window = 0;
   std::int64_t diagonal() const { return shift == kSquare ? tk - tq : shift; }
   std::int64_t values() const { return value_dim != 0 ? value_dim : dim; }
 };
@@ -34,7 +35,7 @@ inline std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << "b " << c.batch << " h " << c.heads << "/" << c.kv_heads << " tq " << c.tq << " tk "
              << c.tk << " d " << c.dim << "/" << c.values() << " causal " << c.causal
              << " diagonal " << c.diagonal() << " mask " << static_cast<int>(c.mask)
-             << " interleaved " << c.interleaved;
+             << " interleaved " << c.interleaved << " window " << c.window;
 }
 
 // Inputs and results of one call and its gradients.
@@ -84,11 +85,11 @@ std::pair<Attention, AttentionGrad> arguments(const Case& c, Arrays& a, Pointer 
   const View v = view(a.v, c.kv_heads, c.tk, c.values());
   const View out = view(a.out, c.heads, c.tq, c.values());
   void* lse = pointer(a.lse);
-  return {Attention{out, q, k, v, lse, c.scale, c.causal, c.diagonal(), mask},
+  return {Attention{out, q, k, v, lse, c.scale, c.causal, c.diagonal(), mask, c.window},
           AttentionGrad{view(a.dq, c.heads, c.tq, c.dim), view(a.dk, c.kv_heads, c.tk, c.dim),
                         view(a.dv, c.kv_heads, c.tk, c.values()),
                         view(a.dout, c.heads, c.tq, c.values()), out, q, k, v, lse, c.scale,
-                        c.causal, c.diagonal(), mask, dmask}};
+                        c.causal, c.diagonal(), mask, dmask, c.window}};
 }
 
 // out, lse, dq, dk, dv, dmask (last, where there is a mask).

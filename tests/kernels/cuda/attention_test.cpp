@@ -24,6 +24,28 @@ TEST(CudaAttention, MatchesTheReferenceForDrawnShapes) {
   }
 }
 
+TEST(CudaAttention, OfWindowsMatchesTheReference) {
+  std::mt19937 engine(11);
+  const auto draw = [&](std::vector<std::int64_t> of) {
+    return of[std::uniform_int_distribution<std::size_t>(0, of.size() - 1)(engine)];
+  };
+  for (int turn = 0; turn < 40; ++turn) {
+    Case c{draw({1, 2}),
+           0,
+           draw({1, 2}),
+           draw({1, 7, 31, 64, 130, 200}),
+           draw({7, 64, 130, 300}),
+           draw({4, 40, 64, 80}),
+           true};
+    c.heads = c.kv_heads * draw({1, 2});
+    c.mask = static_cast<Mask>(draw({0, 0, 0, 1, 2}));
+    c.interleaved = draw({0, 1}) == 1;
+    c.shift = draw({kSquare, kSquare, 0, 5, -3});
+    c.window = draw({1, 5, 16, 33, 64, 100, 1000});
+    expect_matches(kFloating[static_cast<std::size_t>(draw({0, 1, 2, 3}))], c);
+  }
+}
+
 // A few queries: heads of a group share a tile, and many keys are cut into parts.
 TEST(CudaAttention, OfAFewQueriesMatchesTheReference) {
   const Case cases[] = {
@@ -35,6 +57,8 @@ TEST(CudaAttention, OfAFewQueriesMatchesTheReference) {
       {1, 20, 1, 1, 300, 64, true},
       {1, 2, 1, 5, 515, 64, true, Mask::Bias},
       {1, 1, 1, 4, 600, 64, true, Mask::None, 0, -2},
+      {1, 4, 2, 3, 1100, 64, true, Mask::None, 0, kSquare, false, 0.125, 700},
+      {1, 2, 1, 1, 600, 64, true, Mask::None, 0, kSquare, false, 0.125, 20},
   };
   for (const DType dtype : kShort)
     for (const Case& c : cases) expect_matches(dtype, c, Part::Forward);

@@ -73,6 +73,34 @@ TEST(CudaRope, TakesTheTableThatFits) {
   }
 }
 
+TEST(CudaRope, TakesFrequenciesAndAScaling) {
+  const RopeTable tables[] = {{{1, 0.37F, 1e-4F}, 1.25F}, {{0.5F, 0.5F, 0.01F}, 1}};
+  OnDevice on;
+  std::list<Data> inputs;
+  for (const DType dtype : kFloating) {
+    const std::vector<std::int64_t> shape = {2, 5, 3, 6};
+    for (const RopeTable* table :
+         {&tables[0], &tables[1], static_cast<const RopeTable*>(nullptr)}) {
+      for (const bool inverse : {false, true}) {
+        Data& x = inputs.emplace_back(Data::normal(dtype, 180, 1));
+        Data want = x;
+        const View here = on.put(x.view(shape), x);
+        on.run(Rope{here, here, 1000, 1e4, inverse, table});
+        reference::run(Rope{want.view(shape), want.view(shape), 1000, 1e4, inverse, table});
+        expect_close(on.get(x), want, "rope by a table");
+      }
+    }
+  }
+}
+
+TEST(CudaRope, RefusesMoreFrequenciesThanItTakes) {
+  const RopeTable table{std::vector<float>(257, 0.5F), 1};
+  Data x = Data::normal(DType::F32, 514, 1);
+  OnDevice on;
+  const View here = on.put(x.view({1, 1, 1, 514}), x);
+  EXPECT_ANY_THROW(on.run(Rope{here, here, 0, 1e4, false, &table}));
+}
+
 TEST(CudaRope, TakesNoTokensAndNoOddDimension) {
   Data x = Data::normal(DType::F32, 3, 1);
   OnDevice on;

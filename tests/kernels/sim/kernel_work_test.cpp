@@ -41,6 +41,8 @@ TEST(KernelWork, CausalAttentionCountsHalfTheScoresAndItsGradientTwoAndAHalfTime
   EXPECT_EQ(work_of(forward).flops, 2.0 * 2 * 4 * 64 * 64 * 16);
   forward.diagonal = -60;  // the last four queries see 1, 2, 3 and 4 keys
   EXPECT_EQ(work_of(forward).flops, 4.0 * 2 * 4 * (1 + 2 + 3 + 4) * 16);
+  forward.window = 2;  // and 1, 2, 2 and 2 in a window
+  EXPECT_EQ(work_of(forward).flops, 4.0 * 2 * 4 * (1 + 2 + 2 + 2) * 16);
   AttentionGrad backward{};
   backward.q = forward.q, backward.k = forward.k, backward.v = forward.v;
   backward.causal = true;

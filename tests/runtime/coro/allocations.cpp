@@ -15,8 +15,12 @@ void fail_allocation_after(long count) { until_failure = count; }
 [[maybe_unused]] static void* counted(std::size_t bytes) {
   ++made;
   if (until_failure >= 0 && until_failure-- == 0) throw std::bad_alloc();
-  if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
-  throw std::bad_alloc();
+  for (;;) {
+    if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
+    const std::new_handler handler = std::get_new_handler();
+    if (handler == nullptr) throw std::bad_alloc();
+    handler();
+  }
 }
 
 }  // namespace coshard::test

@@ -14,6 +14,7 @@
 #include <coshard/runtime/coro/asio.h>
 #include <coshard/runtime/coro/deadline.h>
 #include <coshard/runtime/coro/when_all.h>
+#include "tests/runtime/coro/allocations.h"
 #include "tests/runtime/coro/counted.h"
 #include "tests/support/child.h"
 #include "tests/support/ends.h"
@@ -94,6 +95,56 @@ Task<void> sleeps_on_a_timer() {
 Task<void> sleeps_in_a_child() {
   Task<void> child = sleeps_long();
   co_await std::move(child);
+}
+
+// Memory runs out as the siblings are told.
+Task<void> throws_when_memory_ends(long allocations_left) {
+  co_await yield();
+  const std::exception_ptr boom = std::make_exception_ptr(Boom());
+  fail_allocation_after(allocations_left);
+  std::rethrow_exception(boom);
+}
+Task<void> catches_when_memory_ends(long allocations_left) {
+  Task<void> both = when_all(throws_when_memory_ends(allocations_left), ticks_for_ever());
+  bool caught = false;
+  try {
+    co_await std::move(both);
+  } catch (const Boom&) {
+    caught = true;
+  }
+  fail_allocation_after(-1);
+  EXPECT_TRUE(caught);
+}
+TEST(Structured, AFailureIsCaughtThoughMemoryIsExhausted) {
+  if (!kCountsAllocations) GTEST_SKIP() << "no allocation fails under a sanitizer";
+  for (long left = 0; left < 10; ++left) sync_wait(catches_when_memory_ends(left));
+}
+
+// A wait or a join that finds no memory is an error of its task, and leaves nothing behind.
+Task<void> joins_two() {
+  Task<void> both = when_all(throws_after(0, "boom"), throws_after(0, "boom"));
+  co_await std::move(both);
+}
+Task<void> sleeps_briefly() { co_await sleep_for(1ms); }
+Task<void> finds_no_memory(Task<void> (*work)(), long allocations_left, long& errors) {
+  Task<void> task = work();
+  fail_allocation_after(allocations_left);
+  try {
+    co_await std::move(task);
+  } catch (const std::bad_alloc&) {
+    ++errors;
+  } catch (const Boom&) {
+  }
+  fail_allocation_after(-1);
+  co_await sleep_for(1ms);
+}
+TEST(Structured, AWaitThatFindsNoMemoryIsAnErrorOfItsTask) {
+  if (!kCountsAllocations) GTEST_SKIP() << "no allocation fails under a sanitizer";
+  for (Task<void> (*work)() : {joins_two, sleeps_briefly}) {
+    long errors = 0;
+    for (long left = 0; left < 8; ++left) sync_wait(finds_no_memory(work, left, errors));
+    EXPECT_GT(errors, 0);
+  }
 }
 
 // The ends of siblings of a failure, in the order of the list, and what the caller caught.

@@ -85,6 +85,19 @@ TEST(JobRenewal, AProcessThatDoesNotComeIsNamedAtTheDeadlineAndToldLater) {
   expect_in("cannot run again: process 1 (pid ", jobs.error_of(0, 20'000ms));  // and stays so
 }
 
+TEST(JobRenewal, ARefusalIsToldOnceWithTheProcessThatRefusedFirst) {
+  Failed jobs(5);
+  expect_in("process 0 (pid ", jobs.error_of(4, 50ms));  // and 1, 2 and 3: they have not come
+  for (const int p : {3, 2, 1, 0}) {
+    const std::string error = jobs.error_of(p, 20'000ms);
+    expect_in("no run can follow the one that failed: process 4 (pid ", error);
+    const std::size_t refused = error.find("cannot run again: ");
+    ASSERT_NE(refused, std::string::npos) << error;
+    EXPECT_EQ(error.find("cannot run again: ", refused + 1), std::string::npos) << error;
+    expect_in("process 3 (pid ", error.substr(refused));
+  }
+}
+
 TEST(JobRenewal, AProcessThatEndsInsteadIsNamedAtOnce) {
   Failed jobs(2);
   jobs.job(1)->liveness().say("given up 3");

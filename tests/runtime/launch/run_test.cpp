@@ -1,14 +1,22 @@
 // run(): options, exit codes and one line for each error.
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+#include <unistd.h>
 #include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <fstream>
 #include <mutex>
 #include <new>
 #include <string>
 #include <vector>
 
+#include <coshard/runtime/coro/when_all.h>
 #include <coshard/runtime/error.h>
 #include <coshard/runtime/launch/command_line.h>
+#include <coshard/runtime/sanitizers.h>
+#include "tests/runtime/coro/allocations.h"
 #include "tests/support/child.h"
 
 namespace coshard::test {
@@ -175,24 +183,83 @@ TEST(Run, WhatATerminalWouldObeyIsShown) {
   EXPECT_EQ(std::count_if(error.begin(), error.end(), [](char c) { return c < ' '; }), 1) << error;
 }
 
+const volatile void* volatile kept_from_the_optimizer = nullptr;
 void runs_out_of_memory() { throw std::bad_alloc(); }
 void must_not_throw() noexcept { runs_out_of_memory(); }
 Task<void> run_out_where_nothing_may_be_thrown(World&) {
   must_not_throw();
   co_return;
 }
-TEST(Run, MemoryThatRunsOutWhereNothingMayBeThrownIsOneLineAndExitCodeOne) {
-  const testing::Child child = testing::in_child(
-      [] {
-        WorldOptions options;
-        options.ranks = 2;
-        return run(options, run_out_where_nothing_may_be_thrown);
-      },
-      20);
+void exhaust_memory() { kept_from_the_optimizer = ::operator new(SIZE_MAX / 4); }
+// As g++ ends some noexcept functions with clean-ups: nothing has caught the error yet.
+struct EndsInUnwinding {
+  ~EndsInUnwinding() { std::terminate(); }
+};
+void unwinds_where_nothing_may_be_thrown() {
+  const EndsInUnwinding here;
+  exhaust_memory();
+}
+Task<void> run_out_in_clean_ups(World&) {
+  unwinds_where_nothing_may_be_thrown();
+  co_return;
+}
+void expect_one_error(const testing::Child& child) {
   EXPECT_EQ(child.code, 1) << child;
   const std::string text = child.text();
   EXPECT_EQ(text.find("error: "), 0U) << child;
   EXPECT_EQ(text.find("error: "), text.rfind("error: ")) << child;
+}
+template <Task<void> (*program)(World&)>
+int run_on_two_ranks() {
+  WorldOptions options;
+  options.ranks = 2;
+  return run(options, program);
+}
+TEST(Run, MemoryThatRunsOutWhereNothingMayBeThrownIsOneLineAndExitCodeOne) {
+  expect_one_error(testing::in_child(run_on_two_ranks<run_out_where_nothing_may_be_thrown>, 20));
+  if (!kCountsAllocations) GTEST_SKIP() << "no allocation fails under a sanitizer";
+  expect_one_error(testing::in_child(run_on_two_ranks<run_out_in_clean_ups>, 20));
+}
+
+// Branches that allocate, and barriers.
+Task<void> fill_memory(std::size_t bytes) {
+  std::vector<std::string> held;
+  for (int i = 0; i < 16; ++i) {
+    held.emplace_back(bytes, 'x');
+    co_await yield();
+  }
+}
+Task<void> fill_memory_in_branches(World& world) {
+  for (int round = 0; round < 3; ++round) {
+    std::vector<Task<void>> tasks;
+    for (std::size_t i = 1; i <= 4; ++i) tasks.push_back(fill_memory(i * 20'000));
+    Task<void> all = when_all(std::move(tasks));
+    co_await std::move(all);
+    const Work work = world.communicator()->issue(Collective());
+    co_await work;
+  }
+}
+// With this much address space besides what the program has.
+std::size_t more_bytes = 0;
+int run_64_ranks_with_more_bytes() {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlim_t most = pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) + more_bytes;
+  const rlimit limit{most, most};
+  ::setrlimit(RLIMIT_AS, &limit);
+  WorldOptions options;
+  options.ranks = 64;
+  return run(options, fill_memory_in_branches);
+}
+TEST(Run, MemoryOrThreadsThatRunOutEndManyRanksWithOneErrorAtAnyLimit) {
+  if (COSHARD_ASAN || COSHARD_TSAN) GTEST_SKIP() << "a sanitizer needs all addresses";
+  for (more_bytes = std::size_t{100} << 20; more_bytes < std::size_t{900} << 20;
+       more_bytes += std::size_t{25} << 20) {
+    const testing::Child child = testing::in_child(run_64_ranks_with_more_bytes, 60);
+    if (child.code != 0) {
+      expect_one_error(child);
+    }
+  }
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ constexpr bool kSanitized = COSHARD_ASAN == 1 || COSHARD_TSAN == 1;
 [[gnu::noinline]] int touch(std::size_t bytes) {
   auto* memory = static_cast<volatile char*>(__builtin_alloca(bytes));
   for (std::size_t i = 0; i < bytes; i += 512) memory[bytes - 1 - i] = 1;
-  return memory[0];
+  return memory[bytes - 1];
 }
 
 Task<void> touches(World&, std::size_t bytes) {

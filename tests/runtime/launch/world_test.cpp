@@ -45,6 +45,21 @@ TEST(World, OnlyItsMembersMakeAGroup) { run_ranks({.ranks = 3}, make_a_group_of_
 
 TEST(World, MakesAGroupOnceAndSharesIt) { run_ranks({.ranks = 4}, make_groups); }
 
+TEST(World, HasACommunicatorForFilesWithAnOrderOfItsOwn) {
+  run_ranks({.ranks = 3}, [](World& world) -> Task<void> {
+    if (world.rank() == 0) world.files();  // made by each rank when it is needed there
+    const std::uint64_t before = world.communicator()->issued();
+    Collective c;
+    c.kind = CollectiveKind::Barrier;
+    Work work = world.files().issue(c);
+    co_await work;
+    EXPECT_EQ(world.files().size(), 3);
+    EXPECT_EQ(world.files().rank(), world.rank());
+    EXPECT_EQ(world.files().issued(), 1U);
+    EXPECT_EQ(world.communicator()->issued(), before);
+  });
+}
+
 struct Log final : Observer {
   std::vector<std::string> lines;
   void planned(std::string_view steps, std::int64_t bytes) override {

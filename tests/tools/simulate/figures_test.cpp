@@ -108,7 +108,7 @@ TEST(Figures, BeyondTheirRangeAreNamed) {
 }
 
 TEST(Models, APresetIsItsConfig) {
-  const nn::LlamaConfig config = llama_config("llama-70b");
+  const nn::CausalLMConfig config = llama_config("llama-70b");
   EXPECT_EQ(config.num_hidden_layers, 80);
   EXPECT_EQ(config.num_key_value_heads, 8);
   EXPECT_EQ(config.dtype, DType::BF16);
@@ -118,13 +118,13 @@ TEST(Models, AFileIsHuggingFacesConfig) {
   const File file(R"({"vocab_size": 256, "hidden_size": 64, "intermediate_size": 96,
                       "num_hidden_layers": 3, "num_attention_heads": 4, "model_type": "llama"})");
   EXPECT_EQ(llama_config(file.name).num_key_value_heads, 4);
-  EXPECT_FALSE(llama_config(file.name).attention_bias);
+  EXPECT_FALSE(llama_config(file.name).qkv_bias);
   EXPECT_EQ(llama_config(file.name).head_dim, 16);  // as if it were stated
   const File biased(R"({"vocab_size": 256, "hidden_size": 64, "intermediate_size": 96,
                         "num_hidden_layers": 3, "num_attention_heads": 4, "attention_bias": true,
                         "mlp_bias": true, "tie_word_embeddings": true})");
-  const nn::LlamaConfig config = llama_config(biased.name);
-  EXPECT_TRUE(config.attention_bias && config.mlp_bias && config.tie_word_embeddings);
+  const nn::CausalLMConfig config = llama_config(biased.name);
+  EXPECT_TRUE(config.qkv_bias && config.o_bias && config.mlp_bias && config.tie_word_embeddings);
   const File lacks(R"({"vocab_size": 256, "hidden_size": 64, "num_hidden_layers": 3})");
   EXPECT_EQ(refusal([&] { llama_config(lacks.name); }),
             "--model " + lacks.name + ": lacks intermediate_size, num_attention_heads");

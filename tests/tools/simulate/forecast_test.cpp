@@ -42,7 +42,7 @@ Block block_of(const Case& c, Overlap overlap) {
 // of attention, and 365 GB/s.
 struct Closed {
   explicit Closed(const Case& c) {
-    const nn::LlamaConfig m = llama_config(c.model);
+    const nn::CausalLMConfig m = llama_config(c.model);
     const auto d = static_cast<double>(m.hidden_size), t = static_cast<double>(c.tokens);
     const double heads = static_cast<double>(m.num_attention_heads) / c.tp;
     const double head = d / static_cast<double>(m.num_attention_heads);

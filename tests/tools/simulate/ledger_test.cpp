@@ -31,7 +31,7 @@ class Times : public ::testing::TestWithParam<Setting> {};
 
 Forecast forecast_of(const Setting& setting) {
   LlamaRun run;
-  nn::LlamaConfig& config = run.config;
+  nn::CausalLMConfig& config = run.config;
   config.vocab_size = 4096, config.hidden_size = 1024, config.intermediate_size = 2816;
   config.num_hidden_layers = 2, config.num_attention_heads = 16, config.num_key_value_heads = 8;
   config.dtype = DType::BF16;

@@ -29,6 +29,7 @@ struct AttentionAttrs {
   bool causal;
   std::int64_t diagonal;  // query i sees keys j <= i + diagonal, if causal
   double scale;
+  std::int64_t window = 0;  // and j > i + diagonal - window, unless 0
 };
 struct CatAttrs {
   int dim;
@@ -114,6 +115,7 @@ struct RotaryEmbeddingAttrs {
   std::int64_t first_position;
   bool inverse;
   double theta;
+  std::int64_t table = 0;  // RotaryTable::key(); 0: none
 };
 // For cumsum, cumprod, …
 struct ScanAttrs {

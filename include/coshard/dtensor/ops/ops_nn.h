@@ -3,6 +3,7 @@
 // coshard/dtensor/ops/ops.h.
 #include <optional>
 
+#include <coshard/dtensor/ops/rotary_table.h>
 #include <coshard/dtensor/tensor.h>
 
 #pragma GCC visibility push(default)
@@ -42,6 +43,9 @@ Tensor embedding(const Tensor& ids, const Tensor& weight,
 // x [batch, seq, heads, dim]; row s has position first_position + s; rotate-half form.
 Tensor rotary_embedding(const Tensor& x, double theta = 10000, std::int64_t first_position = 0,
                         CallSite site = CallSite::current());
+// The same with frequencies as data (llama3, yarn, …). Error{BadInput}: not dim / 2 of them.
+Tensor rotary_embedding(const Tensor& x, const RotaryTable& table, std::int64_t first_position = 0,
+                        CallSite site = CallSite::current());
 // A probability: any number but not a bool, so that is_causal cannot be passed for it.
 struct Probability {
   template <Number T>
@@ -68,9 +72,11 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
                                     std::optional<double> scale = std::nullopt,
                                     bool enable_gqa = false, CallSite site = CallSite::current());
 // The same with grouped heads, and with a causal mask aligned to the last key: query i sees keys j
-// <= i + (tk - tq), as for the newest queries of a longer sequence.
+// <= i + (tk - tq), as for the newest queries of a longer sequence. window > 0: only the last
+// `window` of those (the sliding window of Mistral). Error{BadInput}: a window without causal.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal = true,
-                 std::optional<double> scale = std::nullopt, CallSite site = CallSite::current());
+                 std::optional<double> scale = std::nullopt, std::int64_t window = 0,
+                 CallSite site = CallSite::current());
 enum class Reduction : std::uint8_t { None, Mean, Sum };
 // torch.nn.functional.cross_entropy. Classes are dimension 1 (0 of a 1-D tensor): logits [classes],
 // [n, classes] or [n, classes, d1, ...] and target i64 [], [n] or [n, d1, ...]; only the logits get

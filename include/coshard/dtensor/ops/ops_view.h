@@ -35,8 +35,8 @@ class TensorList {
 
 // --- reshaping ---
 
-// One size may be -1. A view if strides allow it, else a copy that cannot be written in place; if
-// ranks' strides may differ, a copy that follows x. Of merged or split dimensions, the first one's
+// One size may be -1. A view if logical_strides allow it, else a copy that cannot be written in
+// place; if only the layout forbids it, one that follows x. Of merged or split dimensions the first's
 // shard stays if new shards hold the same ([4,6] S(0) on 2 ranks as [24]); others are moved first.
 Tensor view(const Tensor& x, const Shape& shape, CallSite site = CallSite::current());
 Tensor reshape(const Tensor& x, const Shape& shape, CallSite site = CallSite::current());

@@ -47,8 +47,8 @@ Task<Tensor> clip_grad_norm(Tensors parameters, double max_norm, double p = 2,
 
 class Optimizer {
  public:
-  // A parameter listed twice (a tied one) is stepped once. Error{BadInput}: no parameters, or one
-  // that is not a leaf.
+  // A parameter listed twice (a tied one) is stepped once. Error{BadInput}: no parameters; one
+  // that is not a leaf, or is expanded.
   explicit Optimizer(std::vector<Tensor> parameters);
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;  // captured steps refer to it by address
@@ -62,6 +62,19 @@ class Optimizer {
   Task<void> step(CallSite site = CallSite::current());
   void zero_grad();
   const std::vector<Tensor>& parameters() const { return parameters_; }
+  // What the next step of parameter number i starts from, besides the parameter, in its layout:
+  // AdamW's exp_avg, exp_avg_sq, max_exp_avg_sq (amsgrad) and master (of bf16 and f16), SGD's
+  // momentum. Handles; none before its first step.
+  struct Moment {
+    std::string_view name;
+    Tensor tensor;
+  };
+  virtual std::vector<Moment> moments(std::size_t) const { return {}; }
+  // How often it has been stepped, where that counts.
+  virtual std::int64_t steps_of(std::size_t) const { return 0; }
+  // Makes its moments, without values, as if it had been stepped so often, once it has the value
+  // that belongs to them: for `load`.
+  virtual void start(std::size_t, std::int64_t) {}
   double lr = 0;  // may be changed between steps
   // On the first two steps and on every n-th step, n being this number, gradients that are already
   // Replicate are compared across ranks (replicas.h): one small all_gather per mesh dimension,
@@ -77,6 +90,10 @@ class Optimizer {
   virtual std::string_view name() const { return "optimizer"; }
   // The gradient in its parameter's layout, row-major; undefined if there is none.
   static Tensor gradient_of(const Tensor& parameter);
+  // A local tensor, row-major, in the layout of its parameter.
+  static Tensor as_parameter(const Tensor& local, const Tensor& parameter) {
+    return parameter.is_distributed() ? local.with_spec(parameter.spec()) : local;
+  }
   std::vector<Tensor> parameters_;
 
  private:
@@ -102,6 +119,9 @@ struct SGDOptions {
 class SGD : public Optimizer {
  public:
   SGD(std::vector<Tensor> parameters, SGDOptions options = {});
+  std::vector<Moment> moments(std::size_t i) const override;
+  std::int64_t steps_of(std::size_t i) const override { return momentum_[i].defined() ? 1 : 0; }
+  void start(std::size_t i, std::int64_t steps) override;
 
  private:
   void update() override;
@@ -123,6 +143,9 @@ struct AdamWOptions {
 class AdamW : public Optimizer {
  public:
   AdamW(std::vector<Tensor> parameters, AdamWOptions options = {});
+  std::vector<Moment> moments(std::size_t i) const override;
+  std::int64_t steps_of(std::size_t i) const override { return states_[i].step; }
+  void start(std::size_t i, std::int64_t steps) override;
 
  private:
   void update() override;
@@ -134,7 +157,7 @@ class AdamW : public Optimizer {
     std::uint32_t version = 0;  // of the parameter when its master copy was last written
   };
   struct Group;
-  void start(State& state, const Tensor& parameter) const;
+  void make(State& state, const Tensor& parameter) const;
   void wrote(std::size_t i);
   void run(const Group& group);
   kernels::AdamW arguments(DType dtype, std::int64_t step) const;

@@ -17,8 +17,8 @@ class Timer {
   // `timers` outlives it, or is cleared by disarm_all().
   void arm(Timers& timers, std::int64_t due_ns) {
     disarm();
-    timers_ = &timers;
     place_ = timers.emplace(due_ns, this);
+    timers_ = &timers;
   }
   void disarm() noexcept {
     if (timers_ == nullptr) return;

@@ -3,6 +3,7 @@
 // or `run_ranks`, passed down by reference, alive until the program returns. Rank's thread.
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -73,9 +74,11 @@ struct WorldOptions {
 class World {
  public:
   // `control`: a second communicator of all ranks, on the host; null: no stop can be requested.
+  // `host`: one that makes others on the host; null: `communicator` does.
   World(int rank, WorldOptions options, std::shared_ptr<Device> device,
         std::shared_ptr<Communicator> communicator, Executor& executor,
-        std::shared_ptr<Communicator> control = nullptr);
+        std::shared_ptr<Communicator> control = nullptr,
+        std::shared_ptr<Communicator> host = nullptr);
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -92,6 +95,9 @@ class World {
   // null. Error{BadInput} for a rank out of range or listed twice.
   std::shared_ptr<Communicator> group(std::span<const int> ranks, std::string name,
                                       CallSite site = CallSite::current());
+  // A communicator of all ranks that moves host memory on every device, for what is no tensor, such
+  // as parts of files. Its collectives have an order of their own. Created by the first call.
+  Communicator& files();
   // How many communicators group() has made on this rank.
   std::size_t groups() const { return groups_.size(); }
 
@@ -109,6 +115,12 @@ class World {
   // Never null; forwards to all added observers. `observed()` is false if there are none.
   Observer& observer();
   bool observed() const { return !observers_.empty(); }
+  // What the program must not leave behind: it fails with Error{BadInput}, `text`, if it ends before
+  // finished(`what`).
+  void must_finish(const void* what, std::string text);
+  void finished(const void* what) noexcept;
+  // Throws that; nothing is left: returns. At the end of the program.
+  void require_finished() const;
   // Path of the module entered last and not yet left; null: none.
   std::shared_ptr<const std::string> module() const;
   // `error` has left the module at `path`; modules inside it have reported it before.
@@ -127,6 +139,8 @@ class World {
   std::shared_ptr<Communicator> communicator_;
   Executor& executor_;
   StopRequest stop_request_;
+  std::shared_ptr<Communicator> host_, files_;  // files_: null until it is asked for
+  std::map<const void*, std::string> unfinished_;
   std::vector<Observer*> observers_;
   std::vector<std::unique_ptr<Observer>> standing_;  // made by observe_worlds()
   std::shared_ptr<FanOut> fan_out_;

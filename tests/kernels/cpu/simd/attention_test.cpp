@@ -1,5 +1,7 @@
 #include <range/v3/view/cartesian_product.hpp>
 
+#include <random>
+
 #include "kernels/cpu/cpu.h"
 #include "kernels/reference/reference.h"
 #include "tests/kernels/samples.h"
@@ -15,6 +17,7 @@ struct Case {
   bool causal;
   Mask mask = Mask::None;
   std::int64_t value_dim = 0;  // 0: dim
+  std::int64_t window = 0;
   std::int64_t diagonal() const { return tk - tq; }
 };
 
@@ -33,6 +36,15 @@ const Case kCases[] = {
     {2, 2, 2, 35, 35, 8, true, Mask::Bias},
     {1, 2, 1, 40, 37, 16, false, Mask::Keep},
     {1, 2, 1, 5, 7, 4, false, Mask::Bias, 6},
+    {1, 2, 1, 7, 7, 4, true, Mask::None, 0, 1},
+    {2, 4, 2, 100, 100, 32, true, Mask::None, 0, 17},
+    {1, 2, 2, 257, 257, 20, true, Mask::None, 0, 64},
+    {1, 2, 1, 33, 170, 16, true, Mask::None, 0, 40},
+    {1, 1, 1, 90, 40, 8, true, Mask::None, 0, 9},
+    {1, 2, 2, 40, 40, 8, true, Mask::None, 0, 1000},
+    {2, 2, 1, 70, 75, 8, true, Mask::Bias, 0, 20},
+    {1, 2, 1, 66, 71, 8, true, Mask::Bias, 6, 20},
+    {1, 2, 1, 130, 130, 8, true, Mask::Keep, 0, 50},
 };
 
 // One for all heads; the first query of each batch sees nothing.
@@ -77,12 +89,13 @@ std::vector<Data> attend(DType dtype, const Case& c, bool interleaved, Run run) 
     dmask = out[5].view(scores);
   }
   run(Attention{out[0].view(result, order), q.view(wide, order), k.view(narrow, order),
-                v.view(values, order), out[1].ptr(), scale, c.causal, c.diagonal(), mask});
+                v.view(values, order), out[1].ptr(), scale, c.causal, c.diagonal(), mask,
+                c.window});
   run(AttentionGrad{out[2].view(wide, order), out[3].view(narrow, order),
                     out[4].view(values, order), dout.view(result, order),
                     out[0].view(result, order), q.view(wide, order), k.view(narrow, order),
-                    v.view(values, order), out[1].ptr(), scale, c.causal, c.diagonal(), mask,
-                    dmask});
+                    v.view(values, order), out[1].ptr(), scale, c.causal, c.diagonal(), mask, dmask,
+                    c.window});
   return out;
 }
 
@@ -96,6 +109,46 @@ TEST(Attention, AndItsGradientsMatchTheReference) {
       expect_close(got[i], want[i], tolerance(dtype) * 5,
                    "attention " + std::to_string(i) + " tq " + std::to_string(c.tq));
     }
+  }
+}
+
+// A window is the mask that it describes.
+TEST(Attention, AWindowIsAMask) {
+  const std::int64_t tq = 37, tk = 50, window = 11;
+  Data q = Data::normal(DType::F64, tq * 4, 1), k = Data::normal(DType::F64, tk * 4, 2);
+  Data keep(DType::Bool, tq * tk);
+  for (std::int64_t i = 0; i < tq; ++i)
+    for (std::int64_t j = 0; j < tk; ++j)
+      keep.set(i * tk + j, j <= i + tk - tq && j > i + tk - tq - window ? 1 : 0);
+  Data got(DType::F64, tq * 4), want(DType::F64, tq * 4), lse(DType::F64, tq);
+  const std::vector<std::int64_t> rows = {1, 1, tq, 4}, keys = {1, 1, tk, 4};
+  reference::run(Attention{want.view(rows), q.view(rows), k.view(keys), k.view(keys), lse.ptr(),
+                           0.5, false, 0, keep.view({1, 1, tq, tk})});
+  for (const bool vectorised : {false, true}) {
+    const Attention windowed{got.view(rows), q.view(rows), k.view(keys), k.view(keys),
+                             lse.ptr(),      0.5,          true,         tk - tq,
+                             View{},         window};
+    vectorised ? cpu::run(windowed) : reference::run(windowed);
+    expect_close(got, want, "window");
+  }
+}
+
+TEST(Attention, OfRandomWindowsMatchesTheReference) {
+  std::mt19937 draw(7);
+  const auto up_to = [&](std::int64_t most) {
+    return std::uniform_int_distribution<std::int64_t>(1, most)(draw);
+  };
+  for (int i = 0; i < 60; ++i) {
+    const std::int64_t group = up_to(3), kv_heads = up_to(2);
+    const Case c{up_to(2),   group * kv_heads, kv_heads, up_to(120),
+                 up_to(120), up_to(24),        true,     static_cast<Mask>(up_to(3) - 1),
+                 0,          up_to(130)};
+    const auto got = attend(DType::F32, c, i % 2 == 0, [](const auto& args) { cpu::run(args); });
+    const auto want =
+        attend(DType::F32, c, i % 2 == 0, [](const auto& args) { reference::run(args); });
+    for (int part = 0; part < 6; ++part)
+      expect_close(got[part], want[part], tolerance(DType::F32) * 5,
+                   "draw " + std::to_string(i) + " result " + std::to_string(part));
   }
 }
 

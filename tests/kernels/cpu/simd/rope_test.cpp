@@ -24,6 +24,23 @@ TEST(Rope, MatchesTheReferenceOnPermutedViews) {
   }
 }
 
+TEST(Rope, TakesFrequenciesAndAScaling) {
+  const RopeTable tables[] = {{{1, 0.37F, 1e-4F}, 1.25F}, {{0.5F, 0.5F, 0.01F}, 1}};
+  for (const DType dtype : kFloating) {
+    const std::vector<std::int64_t> shape = {2, 5, 3, 6};
+    const Data x = Data::normal(dtype, 180, 1);
+    for (const RopeTable* table :
+         {&tables[0], &tables[1], static_cast<const RopeTable*>(nullptr)}) {
+      for (const bool inverse : {false, true}) {
+        Data from = x, got(dtype, 180), want(dtype, 180);
+        cpu::run(Rope{got.view(shape), from.view(shape), 60'000, 1e4, inverse, table});
+        reference::run(Rope{want.view(shape), from.view(shape), 60'000, 1e4, inverse, table});
+        expect_close(got, want, "rope by a table");
+      }
+    }
+  }
+}
+
 TEST(Rope, IsUndoneByItsInverse) {
   Data x = Data::normal(DType::F64, 2 * 7 * 3 * 16, 1);
   Data y = x;

@@ -1,0 +1,225 @@
+#include <coshard/dtensor/checkpoint/load.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
+#include "dtensor/checkpoint/agreement.h"
+#include "dtensor/checkpoint/aligned_bytes.h"
+#include "dtensor/checkpoint/band_reader.h"
+#include "dtensor/checkpoint/disk_thread.h"
+#include "dtensor/checkpoint/exchange.h"
+#include "dtensor/checkpoint/file.h"
+#include "dtensor/checkpoint/fit.h"
+#include "dtensor/checkpoint/local_parts.h"
+#include "dtensor/checkpoint/manifest.h"
+#include "dtensor/checkpoint/model_folder.h"
+#include "dtensor/checkpoint/same_state.h"
+#include "dtensor/checkpoint/strict_json.h"
+#include "dtensor/checkpoint/training_files.h"
+#include "dtensor/ops/local.h"
+#include "runtime/comm/collective.h"
+#include "runtime/coro/user_call.h"
+
+namespace coshard {
+namespace {
+
+// A tensor of the state, or a copy of a tied one, and where a file has it.
+struct Loaded {
+  std::string_view name;
+  Tensor tensor;
+  ModelFolder::Place place;
+  DType type;                     // in the file
+  std::optional<Tensor> same_as;  // of a further name: must have this value
+};
+
+// The state's tensors with their places; what is missing, unexpected and cast goes into `report`.
+std::vector<Loaded> matched(const State& state, const ModelFolder& folder,
+                            const LoadOptions& options, const std::string& path,
+                            LoadReport& report) {
+  std::vector<Loaded> all;
+  Complaints complaints;
+  const auto take = [&](std::string_view name, const Tensor& tensor,
+                        const std::optional<Tensor>& same_as) {
+    const std::optional<ModelFolder::Place> found = folder.find(name);
+    if (!found) return false;
+    const StoredTensor& stored = found->tensor;
+    const std::optional<DType> type = to_dtype(stored.type);
+    const bool fits = std::ranges::equal(
+        stored.shape, tensor.shape(),
+        [](std::uint64_t a, std::int64_t b) { return a == static_cast<std::uint64_t>(b); });
+    if (!fits)
+      complaints.add("'", shortened(name), "' has shape ", shortened(sizes_text(stored.shape)),
+                     " there and ", tensor.shape(), " here");
+    else if (!type || !may_be_cast(*type, tensor.dtype(), options.cast))
+      complaints.add_type(name, to_string(stored.type), tensor.dtype(),
+                          type && may_be_cast(*type, tensor.dtype(), Cast::Any));
+    if (!fits || !type) return true;
+    if (*type != tensor.dtype()) report.cast.emplace_back(name);
+    all.push_back({name, tensor, *found, *type, same_as});
+    return true;
+  };
+  for (const NamedState& entry : state) {
+    std::optional<Tensor> first;
+    if (take(entry.name, entry.tensor, {})) first = entry.tensor;
+    for (const std::string& name : entry.also) {
+      if (!folder.find(name)) continue;
+      if (first) {
+        const Tensor other =
+            Tensor::empty(entry.tensor.device(), entry.tensor.local_shape(), entry.tensor.dtype());
+        take(name, entry.tensor.is_distributed() ? other.with_spec(entry.tensor.spec()) : other,
+             first);
+      } else {
+        take(name, entry.tensor, {});
+        first = entry.tensor;
+      }
+    }
+    if (!first) report.missing.push_back(entry.name);
+  }
+  for (std::size_t i = 0; i < folder.size(); ++i)
+    if (const std::string_view name = folder[i].tensor.name; state.find(name) == nullptr)
+      report.unexpected.emplace_back(name);
+  if (options.strict) complaints.add_names(report);
+  complaints.require_none("load: " + path);
+  std::ranges::sort(all, {}, [](const Loaded& t) {
+    return std::tuple(t.place.file, t.place.tensor.begin, t.place.tensor.end);
+  });
+  return all;
+}
+
+// Error{BadInput}: the files are not those that the manifest tells of, as far as sizes show it.
+void require_files(const Manifest& manifest, const std::string& path, const ModelFolder& folder) {
+  if (!folder.index().empty())
+    manifest.require_whole(path, folder.index(), [](auto...) { return "names of files"; });
+  for (std::size_t i = 0; i < folder.files().size(); ++i) {
+    const SafetensorsHeader& file = folder.files()[i];
+    const auto bytes =
+        static_cast<std::uint64_t>(manifest.file(path, folder.name_of_file(i)).bytes);
+    CS_REQUIRE(file.file_bytes() == bytes, file.path(), ": has ", file.file_bytes(), " bytes, but ",
+               bytes, " were written");
+  }
+}
+
+bool has_same_bits(const Tensor& a, const Tensor& b) {
+  const Tensor x = local_contiguous(a.detach().raw_local()),
+               y = local_contiguous(b.detach().raw_local());
+  const std::size_t bytes = static_cast<std::size_t>(x.local_numel()) * size_of(x.dtype());
+  std::vector<std::byte> of_x(bytes), of_y(bytes);
+  if (bytes == 0) return true;
+  x.device()->download(of_x.data(), x.address(), bytes);
+  y.device()->download(of_y.data(), y.address(), bytes);
+  return of_x == of_y;
+}
+
+}  // namespace
+
+Task<LoadReport> load(State state, std::string path, LoadOptions options, CallSite site) {
+  const UserCall user(site);
+  Task<LoadReport> loaded = load_files(std::move(state), std::move(path), "model", options);
+  co_return co_await std::move(loaded);
+}
+
+Task<LoadReport> load_files(State state, std::string path, std::string stem, LoadOptions options) {
+  World* const world = World::current();
+  CS_REQUIRE(world != nullptr, "load: called outside of a rank's program");
+  LoadReport report;
+  std::optional<Manifest> manifest;
+  std::optional<ModelFolder> folder;
+  std::vector<Loaded> to_load;
+  std::vector<Tensor> tensors;
+  std::vector<DType> types;
+  std::optional<PartsToLoad> parts;
+  std::exception_ptr failed = failure_of([&] {
+    manifest = Manifest::of(path);
+    folder.emplace(path, stem);
+    if (manifest) require_files(*manifest, path, *folder);
+    to_load = matched(state, *folder, options, path, report);
+    for (const Loaded& loaded : to_load) {
+      tensors.push_back(loaded.tensor);
+      types.push_back(loaded.type);
+    }
+    parts.emplace(tensors, types);
+  });
+  std::uint64_t files = 0;
+  if (folder)
+    for (const SafetensorsHeader& file : folder->files()) files = mix(files, file.identity());
+  Task<void> same =
+      require_same_state(*world, "load", state,
+                         str_cat("'", shortened(path), "', strict ", options.strict, ", cast ",
+                                 static_cast<int>(options.cast), ", files ", files),
+                         failed);
+  co_await std::move(same);
+
+  Task<std::vector<HeldTensor>> holders = holders_of(*world, tensors, types);
+  std::vector<HeldTensor> held = co_await std::move(holders);
+  std::vector<PlacedTensor> placed;
+  std::vector<FileBytes> wanted;
+  for (std::size_t i = 0; i < to_load.size(); ++i) {
+    const Loaded& loaded = to_load[i];
+    const SafetensorsHeader& file = folder->files()[loaded.place.file];
+    const auto begin = static_cast<std::int64_t>(file.data_begin() + loaded.place.tensor.begin);
+    const auto end = static_cast<std::int64_t>(file.data_begin() + loaded.place.tensor.end);
+    placed.push_back({loaded.place.file, begin, end, std::move(held[i])});
+    wanted.push_back({loaded.place.file, begin, end});
+  }
+  // The headers, too, which have been read without a look at their hashes.
+  for (std::size_t i = 0; manifest && i < folder->files().size(); ++i)
+    wanted.push_back({i, 0, static_cast<std::int64_t>(folder->files()[i].data_begin())});
+  std::ranges::sort(wanted, {}, [](const FileBytes& b) { return std::tuple(b.file, b.begin); });
+  std::vector<std::int64_t> sizes;
+  for (const SafetensorsHeader& file : folder->files())
+    sizes.push_back(static_cast<std::int64_t>(file.file_bytes()));
+  const Bands bands(sizes, wanted, world->size(), window_bytes(world->size()));
+  Exchange exchange(*world, bands, placed);
+  const std::vector<int> last = exchange.last_windows();
+  const auto put_those_of = [&](int window) {
+    for (std::size_t i = 0; i < last.size(); ++i)
+      if (last[i] == window) parts->put(i);
+  };
+  put_those_of(-1);
+  BandReader reader(*folder, path, manifest);
+  const WaitLimit disk(limit_of_disks(*world));
+  BytesPool pool;
+  DiskThread thread;
+  // A window is read while the one before is spread.
+  const auto read_ahead = [&](int window) {
+    auto bytes = std::make_shared<AlignedBytes>();
+    if (window < bands.windows())
+      thread.run([&reader, &pool, bytes, own = bands.window(world->rank(), window)] {
+        *bytes = take_aligned(pool, bytes_in_memory(own));
+        reader.read(own, *bytes);
+      });
+    return bytes;
+  };
+  std::shared_ptr<AlignedBytes> next = read_ahead(0);
+  for (int window = 0; window < bands.windows(); ++window) {
+    thread.wait();
+    Task<void> read = agree(*world, thread.failure());
+    co_await std::move(read);
+    const std::shared_ptr<AlignedBytes> bytes = std::exchange(next, read_ahead(window + 1));
+    const std::vector<FileBytes> own = bands.window(world->rank(), window);
+    for (const FileBytes& part : own) report.bytes += part.end - part.begin;
+    Task<void> spread = exchange.spread(window, bytes->first(bytes_in_memory(own)), *parts);
+    co_await std::move(spread);
+    pool.give(std::move(*bytes));
+    put_those_of(window);
+  }
+  failed = failure_of([&] {
+    for (const Loaded& loaded : to_load)
+      CS_REQUIRE(!loaded.same_as || has_same_bits(loaded.tensor, *loaded.same_as), "load: ", path,
+                 ": '", shortened(loaded.name),
+                 "' has other values than the tensor that it is tied to here");
+  });
+  Task<void> done = agree(*world, failed);
+  co_await std::move(done);
+  co_return report;
+}
+
+}  // namespace coshard

@@ -1,0 +1,162 @@
+#include "dtensor/checkpoint/new_folder.h"
+
+#include <fcntl.h>
+#include <stdio.h>  // NOLINT: renameat2
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <span>
+#include <utility>
+
+#include <coshard/runtime/error.h>
+#include "dtensor/checkpoint/file.h"
+#include "dtensor/checkpoint/local_parts.h"
+
+namespace coshard {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr mode_t kFolderMode = 0777;           // but for the umask
+constexpr std::string_view kMark = ".saving";  // in a folder that is being made
+
+std::string parent_of(const std::string& path) {
+  const fs::path parent = fs::path(path).parent_path();
+  return parent.empty() ? "." : parent.string();
+}
+
+bool is_empty_folder(const std::string& path) {
+  std::error_code error;
+  return fs::is_directory(path, error) && fs::is_empty(path, error);
+}
+
+[[noreturn]] void fail_to(const std::string& path, std::string_view what) {
+  const int error = errno;
+  fail(ErrorKind::BadInput, str_cat(path, ": cannot be ", what, ": ", std::strerror(error)));
+}
+
+// Opens a folder and locks it; -1: another process has.
+int locked(const std::string& path) {
+  const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) fail_to(path, "opened");
+  // Some file systems have no locks: then nobody can tell.
+  if (::flock(folder, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return folder;
+  ::close(folder);
+  return -1;
+}
+
+// The mark last, so that what is left after a death is known as a save's.
+std::error_code remove_marked(const std::string& path) {
+  std::error_code error;
+  for (fs::directory_iterator entry(path, error); !error && entry != fs::directory_iterator();
+       entry.increment(error))
+    if (entry->path().filename() != kMark) fs::remove_all(entry->path(), error);
+  if (!error) fs::remove_all(path, error);
+  return error;
+}
+
+// Whether the open folder still has this path: another process may have taken it for one left.
+bool is_at(int folder, const std::string& path) {
+  struct stat open = {}, named = {};
+  return ::fstat(folder, &open) == 0 && ::stat(path.c_str(), &named) == 0 &&
+         open.st_ino == named.st_ino && open.st_dev == named.st_dev;
+}
+
+// Where the file system cannot exchange two names, there is none for a moment.
+void replace(const std::string& path, const std::string& by) {
+  if (::renameat2(AT_FDCWD, by.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0) return;
+  if (errno != EINVAL && errno != ENOSYS) fail_to(by, str_cat("exchanged for ", path));
+  const std::string old = path + ".old";
+  if (::rename(path.c_str(), old.c_str()) != 0) fail_to(path, "renamed");
+  if (::rename(by.c_str(), path.c_str()) != 0) fail_to(by, "renamed");
+  if (::rename(old.c_str(), by.c_str()) != 0) fail_to(old, "renamed");
+}
+
+}  // namespace
+
+std::string NewFolder::resolved(const std::string& path) {
+  fs::path whole = path;
+  while (whole.has_relative_path() && !whole.has_filename()) whole = whole.parent_path();
+  const fs::path name = whole.filename();
+  CS_REQUIRE(!name.empty() && name != "." && name != "..", "'", path,
+             "' is no name for a new folder; give one below it");
+  std::error_code error;  // of a link that goes round, which cannot be made either
+  if (fs::is_symlink(whole, error)) return fs::weakly_canonical(whole, error).string();
+  if (!whole.has_parent_path()) return whole.string();
+  return (fs::weakly_canonical(whole.parent_path(), error) / name).string();
+}
+
+NewFolder::NewFolder(std::string path, bool replaces)
+    : path_(std::move(path)), part_(part_of(path_)), replaces_(replaces) {
+  std::error_code error;
+  const bool there = fs::exists(fs::symlink_status(path_, error));
+  CS_REQUIRE(!there || fs::is_directory(path_, error), path_, ": is there and is no folder");
+  CS_REQUIRE(!there || replaces || is_empty_folder(path_), path_,
+             ": is there and is not empty; give another folder, or say `overwrite`");
+  while (::mkdir(part_.c_str(), kFolderMode) != 0) {
+    if (errno != EEXIST) fail_to(part_, "made");
+    CS_REQUIRE(fs::exists(at(kMark), error) || is_empty_folder(part_), part_,
+               ": is there, and no save has made it; move it away");
+    const int left = locked(part_);
+    CS_REQUIRE(left >= 0, part_, ": another save is writing it");
+    error = remove_marked(part_);
+    ::close(left);
+    CS_REQUIRE(!error, part_,
+               ": what a save that died has left cannot be removed: ", error.message());
+  }
+  lock_ = locked(part_);
+  const std::exception_ptr failed = failure_of([this] {
+    CS_REQUIRE(lock_ >= 0 && is_at(lock_, part_), part_, ": another save is writing it");
+    write(kMark, "");
+  });
+  if (!failed) return;
+  remove();
+  std::rethrow_exception(failed);
+}
+
+NewFolder::~NewFolder() { remove(); }
+
+void NewFolder::remove() {
+  if (lock_ < 0) return;
+  if (is_at(lock_, part_)) remove_marked(part_);
+  ::close(std::exchange(lock_, -1));
+}
+
+void NewFolder::make_folder(std::string_view name) const {
+  if (::mkdir(at(name).c_str(), kFolderMode) != 0) fail_to(at(name), "made");
+}
+
+void NewFolder::write(std::string_view name, std::string_view text) const {
+  OutputFile::make(at(name), 0);
+  OutputFile file(at(name));
+  file.write(0, std::as_bytes(std::span(text)));
+  file.sync();
+  file.close();
+}
+
+void NewFolder::commit() {
+  for (const fs::directory_entry& entry : fs::directory_iterator(part_))
+    if (entry.is_directory()) sync_folder(entry.path().string());
+  sync_folder(part_);
+  // Over what is there and empty, or in exchange for what is there.
+  bool exchanged = false;
+  if (::rename(part_.c_str(), path_.c_str()) != 0) {
+    if (errno != ENOTEMPTY && errno != EEXIST) fail_to(part_, "renamed");
+    CS_REQUIRE(replaces_, path_,
+               ": was made by another while it was saved; give another folder, or "
+               "say `overwrite`");
+    replace(path_, part_);
+    exchanged = true;
+  }
+  if (exchanged) failure_of([this] { write(kMark, ""); });  // what was replaced is a save's remains
+  ::unlink((path_ + "/" + std::string(kMark)).c_str());
+  ::close(std::exchange(lock_, -1));
+  sync_folder(path_);
+  sync_folder(parent_of(path_));
+  if (exchanged) remove_marked(part_);
+}
+
+}  // namespace coshard

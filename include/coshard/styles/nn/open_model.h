@@ -1,0 +1,27 @@
+#pragma once
+// open_model: the model of a Hugging Face folder. Rank's thread.
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <coshard/styles/nn/causal_lm.h>
+#include <coshard/styles/nn/config_json.h>
+
+#pragma GCC visibility push(default)
+namespace coshard {
+namespace nn {
+
+struct OpenModelOptions {
+  std::optional<DType> dtype = std::nullopt;  // of the parameters; default: the config's
+  std::vector<std::string> ignore{};          // as ReadConfigOptions
+};
+
+// A model of `folder`/config.json on the world's device, made under a DeferredInit: parallelize it,
+// then fill it with load(*model, folder), or materialize(*model). All ranks call it, and read the
+// file and those of the tokenizer (CausalLM::tokenizer_files). Error{BadInput}: as read_config.
+std::shared_ptr<CausalLM> open_model(const std::string& folder, World& world,
+                                     const OpenModelOptions& options = {});
+
+}  // namespace nn
+}  // namespace coshard
+#pragma GCC visibility pop

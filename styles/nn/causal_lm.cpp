@@ -1,0 +1,256 @@
+#include <coshard/styles/nn/causal_lm.h>
+
+#include <algorithm>
+
+#include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/styles/nn/config_json.h>
+#include "styles/nn/together.h"
+
+namespace coshard::nn {
+namespace {
+
+LinearOptions projection(const CausalLMConfig& config, bool bias) {
+  return {.bias = bias, .dtype = config.dtype, .init_std = config.initializer_range};
+}
+
+RMSNormOptions norm_options(const CausalLMConfig& config) {
+  return {.eps = config.rms_norm_eps, .dtype = config.dtype};
+}
+
+Tensor gated(HiddenAct act, const Tensor& gate, const Tensor& up) {
+  if (act == HiddenAct::Silu) return swiglu(gate, up);
+  return gelu(gate, act == HiddenAct::GeluTanh) * up;
+}
+
+}  // namespace
+
+CausalLMConfig checked(CausalLMConfig c) {
+  if (c.num_key_value_heads == 0) c.num_key_value_heads = c.num_attention_heads;
+  CS_REQUIRE(c.num_attention_heads > 0 && c.num_key_value_heads > 0 &&
+                 c.num_attention_heads % c.num_key_value_heads == 0,
+             "CausalLM: num_attention_heads ", c.num_attention_heads,
+             " is not a multiple of num_key_value_heads ", c.num_key_value_heads);
+  if (c.head_dim == 0) {
+    CS_REQUIRE(c.hidden_size % c.num_attention_heads == 0, "CausalLM: hidden_size ", c.hidden_size,
+               " is not divisible by num_attention_heads ", c.num_attention_heads);
+    c.head_dim = c.hidden_size / c.num_attention_heads;
+  }
+  CS_REQUIRE(c.head_dim > 0 && c.head_dim % 2 == 0, "CausalLM: head_dim ", c.head_dim,
+             " must be even and positive for rotary positions");
+  const auto types = static_cast<std::int64_t>(c.layer_types.size());
+  CS_REQUIRE(types == 0 || types == c.num_hidden_layers, "CausalLM: layer_types has ", types,
+             " entries for num_hidden_layers ", c.num_hidden_layers);
+  const bool slide = std::ranges::count(c.layer_types, LayerType::Sliding) > 0;
+  CS_REQUIRE(c.sliding_window > 0 || (c.sliding_window == 0 && !slide), "CausalLM: sliding_window ",
+             c.sliding_window, slide ? " with layer_types that slide" : " is negative");
+  const bool full = std::ranges::count(c.layer_types, LayerType::Full) > 0;
+  if (full && !slide) c.sliding_window = 0;
+  if (!full || !slide) c.layer_types.clear();
+  const bool stretched = c.rope.type == RopeType::Llama3 || c.rope.type == RopeType::Yarn;
+  if (stretched && c.rope.original_max_position_embeddings == 0)
+    c.rope.original_max_position_embeddings = c.max_position_embeddings;
+  return c;
+}
+
+bool slides(const CausalLMConfig& config, std::int64_t layer) {
+  if (config.sliding_window == 0 || config.layer_types.empty()) return config.sliding_window > 0;
+  return config.layer_types.at(static_cast<std::size_t>(layer)) == LayerType::Sliding;
+}
+
+// CausalLM passes a checked config down; a submodule constructed alone checks it here.
+CausalLMAttention::CausalLMAttention(const CausalLMConfig& given, World& world, std::int64_t layer)
+    : CausalLMAttention(Checked{checked(given)}, world, layer) {}
+
+CausalLMAttention::CausalLMAttention(const Checked& made, World& world, std::int64_t layer)
+    : q_proj(made.c.hidden_size, made.c.num_attention_heads * made.c.head_dim, world,
+             projection(made.c, made.c.qkv_bias)),
+      k_proj(made.c.hidden_size, made.c.num_key_value_heads * made.c.head_dim, world,
+             projection(made.c, made.c.qkv_bias)),
+      v_proj(made.c.hidden_size, made.c.num_key_value_heads * made.c.head_dim, world,
+             projection(made.c, made.c.qkv_bias)),
+      o_proj(made.c.num_attention_heads * made.c.head_dim, made.c.hidden_size, world,
+             projection(made.c, made.c.o_bias)),
+      config_(made.c),
+      table_(rotary_table(made.c.rope, made.c.head_dim, made.c.max_position_embeddings, 0)),
+      window_(slides(made.c, layer) ? made.c.sliding_window : 0) {
+  q_proj.group = k_proj.group = v_proj.group = config_.head_dim;
+  register_module("q_proj", q_proj);
+  register_module("k_proj", k_proj);
+  register_module("v_proj", v_proj);
+  register_module("o_proj", o_proj);
+  if (!config_.qk_norm) return;
+  register_module("q_norm", q_norm.emplace(config_.head_dim, world, norm_options(config_)));
+  register_module("k_norm", k_norm.emplace(config_.head_dim, world, norm_options(config_)));
+}
+
+// [batch, seq, width] -> [batch, seq, local heads, head_dim]
+Tensor CausalLMAttention::heads(const Tensor& projected) const {
+  const std::int64_t dim = config_.head_dim;
+  CS_REQUIRE(projected.ndim() == 3 && projected.size(2) % dim == 0,
+             "CausalLMAttention: a projection is ", projected,
+             ", not [batch, seq, a multiple of head_dim ", dim, "]");
+  return view(projected, Shape{projected.size(0), projected.size(1), projected.size(2) / dim, dim});
+}
+
+// heads() with norm and positions, as [batch, local heads, seq, head_dim].
+Task<Tensor> CausalLMAttention::placed(Tensor projected, RMSNorm* norm) {
+  Tensor x = heads(projected);
+  if (norm != nullptr) x = co_await norm->forward(std::move(x));
+  const std::int64_t seq = x.size(1), most = config_.max_position_embeddings;
+  const bool longer = config_.rope.type == RopeType::Dynamic && seq > most;
+  const RotaryTable table =
+      longer ? rotary_table(config_.rope, config_.head_dim, most, seq) : table_;
+  co_return transpose(rotary_embedding(x, table), 1, 2);
+}
+
+Task<Outputs> CausalLMAttention::run_all(Inputs inputs) {
+  const Tensor x = inputs.get(0, "hidden_states");
+  CS_REQUIRE(x.defined(), "CausalLMAttention: hidden_states is missing");
+  CS_REQUIRE(config_.attention_dropout == 0 || !training(), "CausalLM: attention_dropout ",
+             config_.attention_dropout,
+             " is not supported in training; set it to 0 in the config, or call train(false)");
+  Task<std::vector<Tensor>> all = forward_together(x, {&q_proj, &k_proj, &v_proj});
+  std::vector<Tensor> made = co_await std::move(all);
+  const Shape joined = made[0].shape();
+  Task<Tensor> query = placed(std::move(made[0]), q_norm ? &*q_norm : nullptr);
+  const Tensor q = co_await std::move(query);
+  Task<Tensor> key = placed(std::move(made[1]), k_norm ? &*k_norm : nullptr);
+  const Tensor k = co_await std::move(key);
+  const Tensor v = transpose(heads(made[2]), 1, 2);
+  made.clear();
+  const std::int64_t group = config_.num_attention_heads / config_.num_key_value_heads;
+  CS_REQUIRE(q.size(1) == k.size(1) * group, "CausalLMAttention: ", q.size(1),
+             " query heads on this rank are not ", group, " times the ", k.size(1), " key heads");
+  const Tensor mixed = transpose(attention(q, k, v, true, std::nullopt, window_), 1, 2);
+  Tensor out = view(mixed, joined);
+  out = co_await o_proj.forward(std::move(out));
+  Outputs outputs;
+  outputs.push_back(std::move(out));
+  co_return outputs;
+}
+
+CausalLMMLP::CausalLMMLP(const CausalLMConfig& config, World& world)
+    : gate_proj(config.hidden_size, config.intermediate_size, world,
+                projection(config, config.mlp_bias)),
+      up_proj(config.hidden_size, config.intermediate_size, world,
+              projection(config, config.mlp_bias)),
+      down_proj(config.intermediate_size, config.hidden_size, world,
+                projection(config, config.mlp_bias)),
+      act_(config.hidden_act) {
+  register_module("gate_proj", gate_proj);
+  register_module("up_proj", up_proj);
+  register_module("down_proj", down_proj);
+}
+
+Task<Tensor> CausalLMMLP::run(Tensor x) {
+  Task<std::vector<Tensor>> both = forward_together(std::move(x), {&gate_proj, &up_proj});
+  std::vector<Tensor> made = co_await std::move(both);
+  Tensor hidden = gated(act_, made[0], made[1]);
+  made.clear();
+  co_return co_await down_proj.forward(std::move(hidden));
+}
+
+CausalLMLayer::CausalLMLayer(const CausalLMConfig& config, World& world, std::int64_t layer)
+    : self_attn(config, world, layer),
+      mlp(config, world),
+      input_layernorm(config.hidden_size, world, norm_options(config)),
+      post_attention_layernorm(config.hidden_size, world, norm_options(config)) {
+  register_module("self_attn", self_attn);
+  register_module("mlp", mlp);
+  register_module("input_layernorm", input_layernorm);
+  register_module("post_attention_layernorm", post_attention_layernorm);
+}
+
+Task<Tensor> CausalLMLayer::run(Tensor x) {
+  Tensor h = co_await input_layernorm.forward(x);
+  Inputs inputs;
+  inputs.keyword("hidden_states", std::move(h));
+  Task<Tensor> attended = self_attn.forward(std::move(inputs));
+  h = co_await std::move(attended);
+  if (h.in_flight()) {  // while the layer is recomputed
+    const Redistribution joined(h);
+    h = co_await joined;
+  }
+  x = x + h;
+  h = co_await post_attention_layernorm.forward(x);
+  h = co_await mlp.forward(std::move(h));
+  if (h.in_flight()) {
+    const Redistribution fed(h);
+    h = co_await fed;
+  }
+  co_return x + h;
+}
+
+CausalLMModel::CausalLMModel(const CausalLMConfig& config, World& world)
+    : embed_tokens(config.vocab_size, config.hidden_size, world,
+                   {.padding_idx = config.pad_token_id,
+                    .dtype = config.dtype,
+                    .init_std = config.initializer_range}),
+      norm(config.hidden_size, world, norm_options(config)) {
+  register_module("embed_tokens", embed_tokens);
+  for (std::int64_t i = 0; i < config.num_hidden_layers; ++i)
+    layers.append(std::make_shared<CausalLMLayer>(config, world, i));
+  register_module("layers", layers);
+  register_module("norm", norm);
+}
+
+Task<Tensor> CausalLMModel::run(Tensor ids) {
+  CS_REQUIRE(ids.ndim() == 2, "CausalLM: ids ", ids, " are not [batch, seq]");
+  Tensor x = co_await embed_tokens.forward(std::move(ids));
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    Task<Tensor> layer = layers[i].forward(std::move(x));
+    x = co_await std::move(layer);
+  }
+  co_return co_await norm.forward(std::move(x));
+}
+
+CausalLM::CausalLM(const CausalLMConfig& config, World& world)
+    : config(checked(config)),
+      model(this->config, world),
+      lm_head(config.hidden_size, config.vocab_size, world, projection(config, false)) {
+  register_module("model", model);
+  register_module("lm_head", lm_head);
+  if (config.tie_word_embeddings) lm_head.weight = model.embed_tokens.weight;
+}
+
+std::map<std::string, std::string> CausalLM::folder_files() const {
+  std::map<std::string, std::string> files = tokenizer_files;
+  files["config.json"] = config_text(config);
+  return files;
+}
+
+Task<Tensor> CausalLM::run(Tensor ids) {
+  Tensor x = co_await model.forward(std::move(ids));
+  co_return co_await lm_head.forward(std::move(x));
+}
+
+ParallelPlan causal_lm_plan(bool sequence_parallel, bool qk_norm) {
+  const Placement between = sequence_parallel ? Shard(1) : Replicate();
+  const bool local = !sequence_parallel;
+  const ColwiseParallel columns{};
+  const RowwiseParallel rows{.output_layouts = between, .use_local_output = local};
+  ParallelPlan plan;
+  plan["model.embed_tokens"] = RowwiseParallel{
+      .input_layouts = Replicate(), .output_layouts = between, .use_local_output = local};
+  plan["model.layers.*.self_attn.[qkv]_proj"] = columns;
+  plan["model.layers.*.self_attn.o_proj"] = rows;
+  plan["model.layers.*.mlp.gate_proj"] = columns;
+  plan["model.layers.*.mlp.up_proj"] = columns;
+  plan["model.layers.*.mlp.down_proj"] = rows;
+  if (qk_norm)
+    plan["model.layers.*.self_attn.[qk]_norm"] =
+        SequenceParallel{.sequence_dim = 2, .use_local_output = true};
+  plan["lm_head"] = ColwiseParallel{.input_layouts = between, .use_local_output = false};
+  plan["model.layers.*.self_attn"] =
+      PrepareModuleInput{.input_kwarg_layouts = {{"hidden_states", between}},
+                         .desired_input_kwarg_layouts = {{"hidden_states", Replicate()}}};
+  plan["model.layers.*.mlp"] =
+      PrepareModuleInput{.input_layouts = between, .desired_input_layouts = Replicate()};
+  if (!sequence_parallel) return plan;
+  plan["model.layers.*.*_layernorm"] = SequenceParallel{};
+  plan["model.norm"] = SequenceParallel{};
+  return plan;
+}
+
+}  // namespace coshard::nn

@@ -1,0 +1,67 @@
+#include <coshard/styles/state_dict.h>
+
+#include <unordered_map>
+#include <utility>
+
+#include <coshard/styles/materialize.h>
+#include "dtensor/checkpoint/training_files.h"
+#include "runtime/coro/user_call.h"
+
+namespace coshard {
+namespace {
+
+// What no file has: tables that constructors compute.
+void make_tables(Module& module) {
+  for (const NamedBuffer& b : module.named_buffers())
+    if (!b.persistent) materialize(*b.slot, CallSite());
+}
+
+}  // namespace
+
+State state_dict(Module& module) {
+  State state;
+  std::unordered_map<const void*, std::string> first;
+  for (const NamedParameter& p : module.named_slots()) {
+    const auto [known, is_new] = first.emplace(p.slot->id(), p.name);
+    if (is_new)
+      state.add(p.name, *p.slot);
+    else
+      state.tie(p.name, known->second);
+  }
+  for (const NamedBuffer& b : module.named_buffers())
+    if (b.persistent) state.add(b.name, *b.slot);
+  return state;
+}
+
+Task<LoadReport> load_state_dict(Module& module, State values, LoadOptions options, CallSite site) {
+  Task<LoadReport> copied = copy_state(std::move(values), state_dict(module), options, site);
+  LoadReport report = co_await std::move(copied);
+  make_tables(module);
+  co_return report;
+}
+
+Task<Saving> async_save(Module& module, std::string folder, SaveOptions options, CallSite site) {
+  const UserCall user(site);
+  TrainingFiles beside;
+  beside.files = module.folder_files();
+  Task<Saving> begun =
+      async_save_with(state_dict(module), std::move(folder), options, std::move(beside));
+  co_return co_await std::move(begun);
+}
+
+Task<void> save(Module& module, std::string folder, SaveOptions options, CallSite site) {
+  const UserCall user(site);
+  TrainingFiles beside;
+  beside.files = module.folder_files();
+  Task<void> saved = save_with(state_dict(module), std::move(folder), options, std::move(beside));
+  co_await std::move(saved);
+}
+
+Task<LoadReport> load(Module& module, std::string path, LoadOptions options, CallSite site) {
+  Task<LoadReport> loaded = load(state_dict(module), std::move(path), options, site);
+  LoadReport report = co_await std::move(loaded);
+  make_tables(module);
+  co_return report;
+}
+
+}  // namespace coshard

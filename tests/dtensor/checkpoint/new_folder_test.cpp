@@ -1,0 +1,99 @@
+// A folder that is made beside its place.
+#include "dtensor/checkpoint/new_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/dtensor/checkpoint/stored_files.h"
+
+namespace coshard::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(NewFolder, IsThereOnceItIsCommitted) {
+  const ScratchFolder scratch;
+  {
+    NewFolder made(NewFolder::resolved(scratch.path("a/")), false);
+    made.write("x", "text");
+    EXPECT_FALSE(fs::exists(scratch.path("a")));
+    made.commit();
+    EXPECT_TRUE(fs::exists(scratch.path("a/x")));
+  }
+  EXPECT_TRUE(fs::exists(scratch.path("a/x")));
+  EXPECT_FALSE(fs::exists(scratch.path("a.part")));
+}
+
+TEST(NewFolder, LeavesNothingIfItIsNotCommitted) {
+  const ScratchFolder scratch;
+  scratch.write("a/old", "old");
+  {
+    NewFolder made(scratch.path("a"), true);
+    made.write("new", "new");
+  }
+  EXPECT_TRUE(fs::exists(scratch.path("a/old")));
+  EXPECT_FALSE(fs::exists(scratch.path("a.part")));
+}
+
+TEST(NewFolder, ReplacesWhatIsThereAtOnce) {
+  const ScratchFolder scratch;
+  scratch.write("a/old", "old");
+  EXPECT_NE(message_of([&] { NewFolder(scratch.path("a"), false); }).find("overwrite"),
+            std::string::npos);
+  NewFolder made(scratch.path("a"), true);
+  made.write("new", "new");
+  made.commit();
+  EXPECT_FALSE(fs::exists(scratch.path("a/old")));
+  EXPECT_TRUE(fs::exists(scratch.path("a/new")));
+  EXPECT_FALSE(fs::exists(scratch.path("a.part")));
+}
+
+TEST(NewFolder, TakesThePlaceOfAnEmptyOne) {
+  const ScratchFolder scratch;
+  fs::create_directory(scratch.path("a.part"));
+  NewFolder made(scratch.path("a"), false);
+  made.commit();
+  EXPECT_TRUE(fs::is_empty(scratch.path("a")));
+}
+
+TEST(NewFolder, DoesNotReplaceWhatAppearsMeanwhile) {
+  const ScratchFolder scratch;
+  NewFolder made(scratch.path("a"), false);
+  made.write("new", "new");
+  scratch.write("a/other", "other");
+  EXPECT_NE(message_of([&] { made.commit(); }).find("overwrite"), std::string::npos);
+  EXPECT_TRUE(fs::exists(scratch.path("a/other")));
+}
+
+TEST(NewFolder, ResolvesLinksAndRefusesWhatCannotBeMoved) {
+  const ScratchFolder scratch;
+  scratch.write("real/x", "x");
+  fs::create_directory_symlink(scratch.path("real"), scratch.path("link"));
+  EXPECT_EQ(NewFolder::resolved(scratch.path("link/")), fs::canonical(scratch.path("real")));
+  const fs::path root = fs::canonical(scratch.path("."));
+  EXPECT_EQ(NewFolder::resolved(scratch.path("./a//")), root / "a");
+  scratch.write("far/below/x", "x");
+  fs::create_directory_symlink(scratch.path("far/below"), scratch.path("deep"));
+  EXPECT_EQ(NewFolder::resolved(scratch.path("deep/../a")), root / "far/a");
+  for (const char* path : {"", ".", "..", "/", "a/.."})
+    EXPECT_NE(message_of([&] { NewFolder::resolved(path); }), "") << path;
+}
+
+TEST(NewFolder, TakesThePlaceOfOneThatIsLeftAndNotOfOneThatIsBeingMade) {
+  const ScratchFolder scratch;
+  scratch.write("a.part/left", "left");
+  EXPECT_NE(message_of([&] { NewFolder(scratch.path("a"), false); }).find("move it away"),
+            std::string::npos);
+  scratch.write("a.part/.saving", "");
+  NewFolder made(scratch.path("a"), false);
+  EXPECT_FALSE(fs::exists(scratch.path("a.part/left")));
+  EXPECT_NE(message_of([&] { NewFolder(scratch.path("a"), false); }).find("another save"),
+            std::string::npos);
+  made.write("x", "text");
+  made.commit();
+  EXPECT_TRUE(fs::exists(scratch.path("a/x")));
+}
+
+}  // namespace
+}  // namespace coshard::testing

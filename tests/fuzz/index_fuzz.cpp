@@ -1,0 +1,7 @@
+// libFuzzer over model.safetensors.index.json; tests/fuzz/run builds and starts it.
+#include "tests/fuzz/formats.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
+  coshard::testing::read_index({reinterpret_cast<const char*>(data), size});
+  return 0;
+}

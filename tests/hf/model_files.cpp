@@ -1,0 +1,97 @@
+// Writes and reads files of models for files_test.py.
+//   model_files write FOLDER FIRST COUNT: states of seeds FIRST, FIRST + 1, … as FOLDER/SEED, and of
+//     each tensor the line "SEED NUMBER NAME DTYPE SIZES"; byte k of tensor NUMBER is
+//     (131 k + 17 NUMBER + SEED) mod 256, of BOOL its lowest bit.
+//   model_files read < PATHS: of each path, "taken" or "refused: WHY".
+#include <coshard/dtensor/checkpoint/save.h>
+
+#include <filesystem>
+#include <iostream>
+#include <random>
+
+#include <coshard/dtensor/factories.h>
+#include <coshard/runtime/launch/world.h>
+#include "dtensor/checkpoint/model_folder.h"
+
+namespace cs = coshard;
+namespace {
+
+constexpr cs::DType kTypes[] = {cs::DType::F32, cs::DType::F64, cs::DType::BF16, cs::DType::F16,
+                                cs::DType::I64, cs::DType::I32, cs::DType::Bool};
+
+cs::Tensor drawn_tensor(cs::World& world, const cs::Shape& shape, cs::DType dtype, unsigned seed,
+                        unsigned number) {
+  cs::Tensor tensor = cs::zeros(world.device(), shape, dtype);
+  auto* bytes = static_cast<unsigned char*>(tensor.data());
+  const auto count = static_cast<std::size_t>(cs::numel(shape)) * cs::size_of(dtype);
+  for (std::size_t k = 0; k < count; ++k) {
+    const auto value = static_cast<unsigned>(131 * k + 17 * number + seed);
+    bytes[k] = static_cast<unsigned char>(dtype == cs::DType::Bool ? value & 1 : value);
+  }
+  return tensor;
+}
+
+cs::State drawn_state(cs::World& world, unsigned seed) {
+  std::mt19937 draw(seed);
+  cs::State state;
+  const unsigned count = 1 + draw() % 12;
+  for (unsigned number = 0; number < count; ++number) {
+    constexpr int kMaxDims = 8, kLargest = 4;
+    cs::Shape shape;
+    for (unsigned dims = draw() % (kMaxDims + 1); dims > 0; --dims) {
+      const bool is_empty = draw() % 40 == 0;
+      shape.push_back(is_empty ? 0 : 1 + draw() % (dims > kLargest ? 2 : kLargest));
+    }
+    const cs::DType dtype = kTypes[draw() % std::size(kTypes)];
+    const std::string name = cs::str_cat("layers.", draw() % 3, ".\xc3\xa4 \"", number, "\\");
+    std::string sizes;
+    for (const std::int64_t size : shape) sizes += cs::str_cat(sizes.empty() ? "" : ",", size);
+    std::cout << seed << '\t' << number << '\t' << name << '\t' << cs::to_string(dtype) << '\t'
+              << sizes << '\n';
+    state.add(name, drawn_tensor(world, shape, dtype, seed, number));
+  }
+  return state;
+}
+
+cs::Task<void> write_states(cs::World& world, std::string folder, unsigned first, unsigned count) {
+  for (unsigned seed = first; seed < first + count; ++seed) {
+    cs::SaveOptions options;
+    constexpr std::int64_t kSmallFile = 64;
+    if (seed % 2 == 1) options.file_bytes = kSmallFile;
+    cs::Task<void> saving =
+        cs::save(drawn_state(world, seed), cs::str_cat(folder, '/', seed), options);
+    co_await std::move(saving);
+  }
+}
+
+void read_paths() {
+  for (std::string path; std::getline(std::cin, path);) {
+    try {
+      const cs::ModelFolder model(path);
+      std::cout << "taken\n";
+    } catch (const cs::Error& error) {
+      std::cout << "refused: " << error.message() << '\n';
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> args(argv + 1, argv + argc);
+  if (args == std::vector<std::string>{"read"}) {
+    read_paths();
+    return 0;
+  }
+  if (args.size() != 4 || args[0] != "write") {
+    std::cerr << "usage: model_files write FOLDER FIRST COUNT | model_files read < PATHS\n";
+    return 2;
+  }
+  const auto first = static_cast<unsigned>(std::stoul(args[2])),
+             count = static_cast<unsigned>(std::stoul(args[3]));
+  cs::WorldOptions options;
+  options.ranks = 1;
+  cs::run_ranks(options,
+                [&](cs::World& world) { return write_states(world, args[1], first, count); });
+  return 0;
+}
