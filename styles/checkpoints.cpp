@@ -124,17 +124,8 @@ Task<std::int64_t> Checkpoints::resume(LoadOptions options, CallSite site) {
   co_await std::move(opened);
   if (in.newest < 0) co_return 0;
   const std::string folder = path(in.newest);
-  const std::exception_ptr failed = failure_of([&] {
-    const std::optional<Manifest> manifest = Manifest::of(folder);
-    CS_REQUIRE(manifest && manifest->step, folder, ": has no ", Manifest::kPath,
-               " of a step; remove the folder to resume from the step before, if there is one");
-    CS_REQUIRE(manifest->step == in.newest, folder, ": is step ", *manifest->step,
-               " by its coshard.json; give the folder that name");
-  });
-  Task<void> agreed = agree(world_of("Checkpoints"), failed);
-  co_await std::move(agreed);
   try {
-    Task<LoadReport> loading = in.parts.load(folder, options, true);
+    Task<LoadReport> loading = in.parts.load(folder, options, true, in.newest);
     co_await std::move(loading);
   } catch (const Error& error) {
     if (in.before < 0) throw;

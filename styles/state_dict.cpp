@@ -4,8 +4,8 @@
 #include <utility>
 
 #include <coshard/styles/materialize.h>
-#include "dtensor/checkpoint/training_files.h"
 #include "runtime/coro/user_call.h"
+#include "styles/load_module.h"
 
 namespace coshard {
 namespace {
@@ -57,11 +57,21 @@ Task<void> save(Module& module, std::string folder, SaveOptions options, CallSit
   co_await std::move(saved);
 }
 
-Task<LoadReport> load(Module& module, std::string path, LoadOptions options, CallSite site) {
-  Task<LoadReport> loaded = load(state_dict(module), std::move(path), options, site);
+Task<LoadReport> load_module(Module& module, FilesToLoad from, LoadOptions options) {
+  for (const NamedModule& part : module.named_modules())
+    for (std::string& end : part.module->unused_names()) from.unused.push_back(std::move(end));
+  Task<LoadReport> loaded = load_files(state_dict(module), std::move(from), options);
   LoadReport report = co_await std::move(loaded);
   make_tables(module);
   co_return report;
+}
+
+Task<LoadReport> load(Module& module, std::string path, LoadOptions options, CallSite site) {
+  const UserCall user(site);
+  FilesToLoad from;
+  from.path = std::move(path);
+  Task<LoadReport> loaded = load_module(module, std::move(from), options);
+  co_return co_await std::move(loaded);
 }
 
 }  // namespace coshard

@@ -16,6 +16,7 @@
 #include "dtensor/checkpoint/manifest.h"
 #include "dtensor/checkpoint/model_folder.h"
 #include "dtensor/checkpoint/strict_json.h"
+#include "styles/load_module.h"
 #include "styles/optimizer_state.h"
 
 namespace coshard {
@@ -83,8 +84,7 @@ Task<std::vector<std::uint64_t>> agreed_numbers(World& world, std::vector<Common
 }
 
 // The shape of "random_state": [3], or [ranks, 3] where ranks drew apart.
-Shape stored_streams(const std::string& folder) {
-  const ModelFolder values(folder, str_cat("training/", kValues));
+Shape stored_streams(const ModelFolder& values) {
   const std::optional<ModelFolder::Place> place = values.find(kRandom);
   const bool is_rows = place && place->tensor.shape.size() == 2 && place->tensor.shape[1] == 3;
   return is_rows ? Shape{static_cast<std::int64_t>(place->tensor.shape[0]), 3} : Shape{3};
@@ -188,13 +188,10 @@ Task<std::unique_ptr<SaveInProgress>> TrainingParts::begin(std::string folder, S
   co_return co_await std::move(begun);
 }
 
-Task<void> TrainingParts::load_values(const std::string& folder, bool all) const {
+Task<void> TrainingParts::load_values(std::shared_ptr<const OpenFiles> from, bool all) const {
   const std::shared_ptr<Device>& device = World::current()->device();
   State values;
-  Shape streams;
-  const std::exception_ptr failed = failure_of([&] { streams = stored_streams(folder); });
-  Task<void> agreed = agree(*World::current(), failed);
-  co_await std::move(agreed);
+  const Shape streams = stored_streams(from->folder);
   const Tensor random = Tensor::empty(device, streams, DType::I64);
   values.add(kRandom, random);
   std::map<std::string, Tensor> read;
@@ -206,7 +203,8 @@ Task<void> TrainingParts::load_values(const std::string& folder, bool all) const
   LoadOptions options;
   options.strict = all;
   options.cast = Cast::Same;
-  Task<LoadReport> loading = load_files(values, folder, str_cat("training/", kValues), options);
+  const std::string& folder = from->path;
+  Task<LoadReport> loading = load_files(values, {.path = folder, .open = from}, options);
   const LoadReport report = co_await std::move(loading);
   CS_REQUIRE(report.missing.empty(), "load: ", folder, ": has no '", kRandom, "'");
   for (const auto& [name, value] : values_) {
@@ -225,47 +223,62 @@ Task<void> TrainingParts::load_values(const std::string& folder, bool all) const
   set_random_state(own_stream(rows, *World::current(), folder));
 }
 
-Task<LoadReport> TrainingParts::load(std::string folder, LoadOptions options, bool all) const {
+void TrainingParts::require_known(const OpenFiles& model, bool all,
+                                  std::optional<std::int64_t> step) const {
+  const std::string& folder = model.path;
+  CS_REQUIRE(model.manifest != nullptr, folder, ": has no ", Manifest::kPath,
+             step ? " of a step; remove the folder to resume from the step before, if there is one"
+                  : ", so it is no checkpoint of training; load the model alone");
+  if (step)
+    CS_REQUIRE(model.manifest->step == step, folder, ": is step ",
+               model.manifest->step ? str_cat(*model.manifest->step) : "none",
+               " by its coshard.json; give the folder that name");
+  std::vector<std::string> stems{kValues};
+  for (const auto& [name, optimizer] : optimizers_) stems.push_back(name);
+  for (const auto& [name, state] : states_) stems.push_back(name);
+  const auto is_known = [&](std::string_view file) {
+    return std::ranges::any_of(stems, [&](const auto& stem) { return is_part(file, stem); });
+  };
+  for (const auto& [file, known] : model.manifest->files())
+    CS_REQUIRE(!all || !is_part(file, "") || is_known(file), folder, ": has ", file,
+               ", which is no part of this training; add() it");
+}
+
+Task<LoadReport> TrainingParts::load(std::string folder, LoadOptions options, bool all,
+                                     std::optional<std::int64_t> step) const {
   World* const world = World::current();
   CS_REQUIRE(world != nullptr, "load: called outside of a rank's program");
-  std::map<std::string, ModelFolder> stored;
-  const std::exception_ptr failed = failure_of([&] {
-    const std::optional<Manifest> manifest = Manifest::of(folder);
-    CS_REQUIRE(manifest, folder, ": has no ", Manifest::kPath,
-               ", so it is no checkpoint of training; load the model alone");
-    std::vector<std::string> stems{kValues};
-    for (const auto& [name, optimizer] : optimizers_) stems.push_back(name);
-    for (const auto& [name, state] : states_) stems.push_back(name);
-    const auto is_known = [&](std::string_view file) {
-      return std::ranges::any_of(stems, [&](const auto& stem) { return is_part(file, stem); });
-    };
-    for (const auto& [file, known] : manifest->files())
-      CS_REQUIRE(!all || !is_part(file, "") || is_known(file), folder, ": has ", file,
-                 ", which is no part of this training; add() it");
-    for (const auto& [name, optimizer] : optimizers_)
-      stored.try_emplace(name, folder, "training/" + name);
-  });
-  Task<void> agreed = agree(*world, failed);
-  co_await std::move(agreed);
-  Task<LoadReport> loading = coshard::load(module_, folder, options);
+  Task<std::shared_ptr<const OpenFiles>> opening = open_files(*world, folder, "model");
+  const std::shared_ptr<const OpenFiles> model = co_await std::move(opening);
+  require_known(*model, all, step);
+  std::map<std::string, std::shared_ptr<const OpenFiles>> parts{{kValues, nullptr}};
+  for (const auto& [name, optimizer] : optimizers_) parts[name] = nullptr;
+  for (const auto& [name, state] : states_) parts[name] = nullptr;
+  for (auto& [name, part] : parts) {
+    Task<std::shared_ptr<const OpenFiles>> opened =
+        open_files(*world, folder, "training/" + name, model);
+    part = co_await std::move(opened);
+  }
+  Task<LoadReport> loading = load_module(module_, {.path = folder, .open = model}, options);
   LoadReport report = co_await std::move(loading);
-  for (const auto& [key, optimizer] : optimizers_) {
-    const std::string& name = key;  // clang 14 captures no binding
-    const Fill fill = [&folder, &name, options](State state, bool strict) {
+  for (const auto& [name, optimizer] : optimizers_) {
+    const std::shared_ptr<const OpenFiles> there = parts[name];
+    const Fill fill = [there, options](State state, bool strict) {
       LoadOptions now = options;
       now.strict = strict && options.strict;
-      return load_files(std::move(state), folder, "training/" + name, now);
+      return load_files(std::move(state), {.path = there->path, .open = there}, now);
     };
-    const ModelFolder& there = stored.at(name);
-    const auto has = [&there](const std::string& entry) { return there.find(entry).has_value(); };
+    const auto has = [there](const std::string& entry) {
+      return there->folder.find(entry).has_value();
+    };
     Task<LoadReport> filled = fill_optimizer(optimizer, module_, fill, has);
     co_await std::move(filled);
   }
   for (const auto& [name, state] : states_) {
-    Task<LoadReport> filled = load_files(state, folder, "training/" + name, options);
+    Task<LoadReport> filled = load_files(state, {.path = folder, .open = parts[name]}, options);
     co_await std::move(filled);
   }
-  Task<void> valued = load_values(folder, all && options.strict);
+  Task<void> valued = load_values(parts[kValues], all && options.strict);
   co_await std::move(valued);
   co_return report;
 }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 
@@ -12,6 +13,7 @@
 #include <coshard/dtensor/checkpoint/save.h>
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/styles/module.h>
+#include "dtensor/checkpoint/open_files.h"
 #include "dtensor/checkpoint/save_in_progress.h"
 #include "dtensor/checkpoint/training_files.h"
 
@@ -34,12 +36,15 @@ class TrainingParts {
   Task<std::unique_ptr<SaveInProgress>> begin(std::string folder, SaveOptions options,
                                               TrainingFiles beside, SavingHow how) const;
   Task<void> save(std::string folder, SaveOptions options) const;
-  // `all`: also of the file's parts and values each must be among these. The report is the module's.
-  Task<LoadReport> load(std::string folder, LoadOptions options, bool all) const;
+  // `all`: also of the file's parts and values each must be among these. `step`: that of the folder.
+  // The report is the module's.
+  Task<LoadReport> load(std::string folder, LoadOptions options, bool all,
+                        std::optional<std::int64_t> step = std::nullopt) const;
 
  private:
   void require_new(const std::string& name) const;
-  Task<void> load_values(const std::string& folder, bool all) const;
+  void require_known(const OpenFiles& model, bool all, std::optional<std::int64_t> step) const;
+  Task<void> load_values(std::shared_ptr<const OpenFiles> from, bool all) const;
 
   Module& module_;
   std::map<std::string, std::reference_wrapper<Optimizer>> optimizers_;

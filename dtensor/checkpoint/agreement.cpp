@@ -100,6 +100,44 @@ Task<ReceivedBytes> exchange_bytes(World& world, ByteVector sent,
   co_return ReceivedBytes(to, &to->bytes);
 }
 
+Task<std::vector<std::string>> texts_of_rank_0(World& world, std::vector<std::string> texts,
+                                               std::exception_ptr failed) {
+  Task<void> agreed = agree(world, std::move(failed));
+  co_await std::move(agreed);
+  std::vector<std::uint64_t> sizes{texts.size()};  // then the texts
+  ByteVector packed;
+  if (world.rank() == 0) {
+    for (const std::string& text : texts) sizes.push_back(text.size());
+    const std::span<const std::byte> head = std::as_bytes(std::span(sizes));
+    packed.assign(head.begin(), head.end());
+    for (const std::string& text : texts) {
+      const std::span<const std::byte> bytes = std::as_bytes(std::span(text));
+      packed.insert(packed.end(), bytes.begin(), bytes.end());
+    }
+  }
+  Task<std::vector<std::uint64_t>> telling =
+      gather_numbers<std::uint64_t>(world, {packed.size()}, "texts");
+  const std::vector<std::uint64_t> told = co_await std::move(telling);
+  packed.resize(told[0]);
+  const auto from = std::make_shared<HostBytes>(std::move(packed));
+  Collective c = of_bytes(CollectiveKind::Broadcast, from, from, "texts");
+  c.extent = static_cast<std::int64_t>(told[0]);
+  Work work = world.files().issue(std::move(c));
+  co_await work;
+  const std::byte* next = from->bytes.data();
+  const auto take = [&next](void* to, std::size_t size) {
+    if (size > 0) std::memcpy(to, next, size);
+    next += size;
+  };
+  std::uint64_t count = 0;
+  take(&count, sizeof count);
+  sizes.resize(count);
+  take(sizes.data(), count * sizeof sizes[0]);
+  texts.clear();
+  for (const std::uint64_t size : sizes) take(texts.emplace_back(size, '\0').data(), size);
+  co_return texts;
+}
+
 Task<bool> Vote::all(World& world, bool own) {
   const auto from = std::make_shared<HostBytes>(ByteVector(1, std::byte{own}));
   const auto to =

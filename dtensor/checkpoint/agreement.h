@@ -8,6 +8,7 @@
 #include <exception>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -22,6 +23,11 @@ namespace coshard {
 // its kind, on all ranks: "rank 1: out/model.safetensors: cannot write …".
 //   Moves:   an all_gather of 1 KiB per rank on World::files().
 Task<void> agree(World& world, std::exception_ptr own);
+
+// Rank 0's texts, on all ranks. `failed`: what a rank failed with before, thrown as agree does.
+//   Moves:   as agree; an all_gather of 8 bytes per rank and a broadcast of the texts.
+Task<std::vector<std::string>> texts_of_rank_0(World& world, std::vector<std::string> texts,
+                                               std::exception_ptr failed);
 
 // A question of which each call reads the answer to the call before: no rank waits for one that is
 // less than a call behind.

@@ -13,13 +13,14 @@ void BandReader::read(const std::vector<FileBytes>& parts, const AlignedBytes& b
     const InputFile& from = file(part.file);
     from.read_direct(static_cast<std::uint64_t>(part.begin), own);
     left = left.subspan(static_cast<std::size_t>(in_blocks(part.end - part.begin)));
-    if (!manifest_) continue;
-    const SafetensorsHeader& header = folder_.files()[part.file];
+    if (from_.manifest == nullptr) continue;
+    const SafetensorsHeader& header = from_.folder.files()[part.file];
     const auto holds = [&header](std::int64_t begin, std::int64_t end) {
       return header.names_in(static_cast<std::uint64_t>(begin), static_cast<std::uint64_t>(end));
     };
-    Manifest::require_same(manifest_->file(path_, folder_.name_of_file(part.file)), from.path(),
-                           part.begin, own, holds);
+    const std::string name = from_.folder.name_of_file(part.file);
+    Manifest::require_same(from_.manifest->file(from_.path, name), from.path(), part.begin, own,
+                           holds);
   }
 }
 
@@ -27,7 +28,7 @@ const InputFile& BandReader::file(std::size_t number) {
   std::unique_ptr<InputFile>& open = open_[number];
   if (open != nullptr) return *open;
   open_.erase(open_.begin(), open_.find(number));  // bands ascend
-  const SafetensorsHeader& header = folder_.files()[number];
+  const SafetensorsHeader& header = from_.folder.files()[number];
   open = std::make_unique<InputFile>(header.path());
   if (open->identity() != header.identity())
     fail(ErrorKind::DeviceFailed,

@@ -3,24 +3,18 @@
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "dtensor/checkpoint/aligned_bytes.h"
 #include "dtensor/checkpoint/bands.h"
 #include "dtensor/checkpoint/file.h"
-#include "dtensor/checkpoint/manifest.h"
-#include "dtensor/checkpoint/model_folder.h"
+#include "dtensor/checkpoint/open_files.h"
 
 namespace coshard {
 
 class BandReader {
  public:
-  // `path`: of the folder. All outlive this.
-  BandReader(const ModelFolder& folder, const std::string& path,
-             const std::optional<Manifest>& manifest)
-      : folder_(folder), path_(path), manifest_(manifest) {}
+  explicit BandReader(const OpenFiles& from) : from_(from) {}  // outlives this
   // A window, which follows the one before, as bands.h has it in memory. Error{BadInput}: bytes that
   // are not those that were written. Error{DeviceFailed}: the system's error; another file has come
   // in place of one whose header was read.
@@ -29,9 +23,7 @@ class BandReader {
  private:
   const InputFile& file(std::size_t number);
 
-  const ModelFolder& folder_;
-  const std::string& path_;
-  const std::optional<Manifest>& manifest_;
+  const OpenFiles& from_;
   std::map<std::size_t, std::unique_ptr<InputFile>> open_;
 };
 

@@ -11,8 +11,10 @@ namespace coshard {
 // Bytes [k MiB, (k+1) MiB) of a file are its chunk k; its last one may be shorter.
 inline constexpr std::int64_t kChunk = std::int64_t{1} << 20;
 
-// Of each rank's window, so that all of them together take 64 MiB on a rank that holds everything.
-constexpr std::int64_t window_bytes(int ranks) { return std::max(64 * kChunk / ranks, kChunk); }
+constexpr std::int64_t chunks_of(std::int64_t bytes) { return (bytes + kChunk - 1) / kChunk; }
+
+// Of each rank's window, so that all of them together take 32 MiB on a rank that holds everything.
+constexpr std::int64_t window_bytes(int ranks) { return std::max(32 * kChunk / ranks, kChunk); }
 
 // Bytes [begin, end) of a file.
 struct FileBytes {

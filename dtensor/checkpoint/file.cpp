@@ -26,6 +26,14 @@ bool is_there(const std::string& path) {
   return found;
 }
 
+std::string read_text(const std::string& path, std::uint64_t most) {
+  const InputFile file(path);
+  CS_REQUIRE(file.size() <= most, path, ": has ", file.size(), " bytes; at most ", most);
+  std::string text(file.size(), ' ');
+  file.read(0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
 // Without O_NONBLOCK, a pipe without a writer would block here.
 InputFile::InputFile(std::string path)
     : path_(std::move(path)), fd_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {

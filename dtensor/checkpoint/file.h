@@ -12,6 +12,9 @@ namespace coshard {
 // Whether there is anything at the path. Error{BadInput}: that cannot be told, with the reason.
 bool is_there(const std::string& path);
 
+// A whole file. Error{BadInput}: as InputFile; it has more than `most` bytes.
+std::string read_text(const std::string& path, std::uint64_t most);
+
 class InputFile {
  public:
   // Error{BadInput}: it cannot be opened, with the reason, or is no regular file.

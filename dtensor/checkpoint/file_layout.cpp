@@ -18,7 +18,9 @@ constexpr std::size_t kAligned = 4096, kLength = 8, kMostHead = 100'000'000;
 static_assert(std::endian::native == std::endian::little);
 
 std::int64_t bytes_of(const NewTensor& tensor) {
-  return numel(tensor.shape) * bits_of(tensor.type) / 8;
+  std::uint64_t bits = static_cast<std::uint64_t>(bits_of(tensor.type));
+  for (const std::uint64_t size : tensor.shape) bits *= size;
+  return static_cast<std::int64_t>(bits / 8);
 }
 
 std::string quoted(const std::string& name) {
@@ -30,10 +32,6 @@ std::string quoted(const std::string& name) {
              "the name of a tensor is no UTF-8: ",
              nlohmann::json(name).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace)));
   }
-}
-
-std::string sizes_of(const Shape& shape) {
-  return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ","));
 }
 
 // `entries`: what the header says of each tensor, with commas between.
@@ -80,7 +78,7 @@ FileLayout lay_out(const std::vector<NewTensor>& tensors, std::int64_t file_byte
     }
     entries.back() += fmt::format(R"(,{}:{{"dtype":"{}","shape":{},"data_offsets":[{},{}]}})",
                                   quoted(tensors[i].name), to_string(tensors[i].type),
-                                  sizes_of(tensors[i].shape), filled, filled + bytes);
+                                  sizes_text(tensors[i].shape), filled, filled + bytes);
     made.places.push_back({i, entries.size() - 1, filled, filled + bytes});
     filled += bytes;
   }

@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include <coshard/dtensor/shape.h>
 #include "dtensor/checkpoint/safetensors.h"
 
 namespace coshard {
@@ -14,7 +13,7 @@ namespace coshard {
 struct NewTensor {
   std::string name;
   StoredType type;
-  Shape shape;
+  std::vector<std::uint64_t> shape;
 };
 
 struct FileLayout {

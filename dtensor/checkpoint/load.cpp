@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <tuple>
@@ -19,8 +19,7 @@
 #include "dtensor/checkpoint/file.h"
 #include "dtensor/checkpoint/fit.h"
 #include "dtensor/checkpoint/local_parts.h"
-#include "dtensor/checkpoint/manifest.h"
-#include "dtensor/checkpoint/model_folder.h"
+#include "dtensor/checkpoint/open_files.h"
 #include "dtensor/checkpoint/same_state.h"
 #include "dtensor/checkpoint/strict_json.h"
 #include "dtensor/checkpoint/training_files.h"
@@ -30,6 +29,8 @@
 
 namespace coshard {
 namespace {
+
+constexpr int kReadAhead = 2;  // windows that are read while one is spread
 
 // A tensor of the state, or a copy of a tied one, and where a file has it.
 struct Loaded {
@@ -42,7 +43,7 @@ struct Loaded {
 
 // The state's tensors with their places; what is missing, unexpected and cast goes into `report`.
 std::vector<Loaded> matched(const State& state, const ModelFolder& folder,
-                            const LoadOptions& options, const std::string& path,
+                            const LoadOptions& options, const FilesToLoad& from,
                             LoadReport& report) {
   std::vector<Loaded> all;
   Complaints complaints;
@@ -84,27 +85,17 @@ std::vector<Loaded> matched(const State& state, const ModelFolder& folder,
     if (!first) report.missing.push_back(entry.name);
   }
   for (std::size_t i = 0; i < folder.size(); ++i)
-    if (const std::string_view name = folder[i].tensor.name; state.find(name) == nullptr)
-      report.unexpected.emplace_back(name);
+    if (const std::string_view name = folder[i].tensor.name; state.find(name) == nullptr) {
+      const bool is_unused = std::ranges::any_of(
+          from.unused, [&](const std::string& end) { return name.ends_with(end); });
+      (is_unused ? report.unused : report.unexpected).emplace_back(name);
+    }
   if (options.strict) complaints.add_names(report);
-  complaints.require_none("load: " + path);
+  complaints.require_none("load: " + from.path);
   std::ranges::sort(all, {}, [](const Loaded& t) {
     return std::tuple(t.place.file, t.place.tensor.begin, t.place.tensor.end);
   });
   return all;
-}
-
-// Error{BadInput}: the files are not those that the manifest tells of, as far as sizes show it.
-void require_files(const Manifest& manifest, const std::string& path, const ModelFolder& folder) {
-  if (!folder.index().empty())
-    manifest.require_whole(path, folder.index(), [](auto...) { return "names of files"; });
-  for (std::size_t i = 0; i < folder.files().size(); ++i) {
-    const SafetensorsHeader& file = folder.files()[i];
-    const auto bytes =
-        static_cast<std::uint64_t>(manifest.file(path, folder.name_of_file(i)).bytes);
-    CS_REQUIRE(file.file_bytes() == bytes, file.path(), ": has ", file.file_bytes(), " bytes, but ",
-               bytes, " were written");
-  }
 }
 
 bool has_same_bits(const Tensor& a, const Tensor& b) {
@@ -122,40 +113,40 @@ bool has_same_bits(const Tensor& a, const Tensor& b) {
 
 Task<LoadReport> load(State state, std::string path, LoadOptions options, CallSite site) {
   const UserCall user(site);
-  Task<LoadReport> loaded = load_files(std::move(state), std::move(path), "model", options);
+  Task<LoadReport> loaded = load_files(std::move(state), {std::move(path)}, options);
   co_return co_await std::move(loaded);
 }
 
-Task<LoadReport> load_files(State state, std::string path, std::string stem, LoadOptions options) {
+Task<LoadReport> load_files(State state, FilesToLoad from, LoadOptions options) {
   World* const world = World::current();
   CS_REQUIRE(world != nullptr, "load: called outside of a rank's program");
+  const std::string& path = from.path;
+  Task<void> same = require_same_state(*world, "load", state,
+                                       str_cat("'", shortened(path), "', strict ", options.strict,
+                                               ", cast ", static_cast<int>(options.cast)),
+                                       nullptr);
+  co_await std::move(same);
+  std::shared_ptr<const OpenFiles> files = from.open;
+  if (files == nullptr) {
+    Task<std::shared_ptr<const OpenFiles>> opening = open_files(*world, path, from.stem);
+    files = co_await std::move(opening);
+  }
+  const ModelFolder& folder = files->folder;
   LoadReport report;
-  std::optional<Manifest> manifest;
-  std::optional<ModelFolder> folder;
   std::vector<Loaded> to_load;
   std::vector<Tensor> tensors;
   std::vector<DType> types;
   std::optional<PartsToLoad> parts;
   std::exception_ptr failed = failure_of([&] {
-    manifest = Manifest::of(path);
-    folder.emplace(path, stem);
-    if (manifest) require_files(*manifest, path, *folder);
-    to_load = matched(state, *folder, options, path, report);
+    to_load = matched(state, folder, options, from, report);
     for (const Loaded& loaded : to_load) {
       tensors.push_back(loaded.tensor);
       types.push_back(loaded.type);
     }
     parts.emplace(tensors, types);
   });
-  std::uint64_t files = 0;
-  if (folder)
-    for (const SafetensorsHeader& file : folder->files()) files = mix(files, file.identity());
-  Task<void> same =
-      require_same_state(*world, "load", state,
-                         str_cat("'", shortened(path), "', strict ", options.strict, ", cast ",
-                                 static_cast<int>(options.cast), ", files ", files),
-                         failed);
-  co_await std::move(same);
+  Task<void> fits = agree(*world, failed);
+  co_await std::move(fits);
 
   Task<std::vector<HeldTensor>> holders = holders_of(*world, tensors, types);
   std::vector<HeldTensor> held = co_await std::move(holders);
@@ -163,18 +154,18 @@ Task<LoadReport> load_files(State state, std::string path, std::string stem, Loa
   std::vector<FileBytes> wanted;
   for (std::size_t i = 0; i < to_load.size(); ++i) {
     const Loaded& loaded = to_load[i];
-    const SafetensorsHeader& file = folder->files()[loaded.place.file];
+    const SafetensorsHeader& file = folder.files()[loaded.place.file];
     const auto begin = static_cast<std::int64_t>(file.data_begin() + loaded.place.tensor.begin);
     const auto end = static_cast<std::int64_t>(file.data_begin() + loaded.place.tensor.end);
     placed.push_back({loaded.place.file, begin, end, std::move(held[i])});
     wanted.push_back({loaded.place.file, begin, end});
   }
   // The headers, too, which have been read without a look at their hashes.
-  for (std::size_t i = 0; manifest && i < folder->files().size(); ++i)
-    wanted.push_back({i, 0, static_cast<std::int64_t>(folder->files()[i].data_begin())});
+  for (std::size_t i = 0; files->manifest != nullptr && i < folder.files().size(); ++i)
+    wanted.push_back({i, 0, static_cast<std::int64_t>(folder.files()[i].data_begin())});
   std::ranges::sort(wanted, {}, [](const FileBytes& b) { return std::tuple(b.file, b.begin); });
   std::vector<std::int64_t> sizes;
-  for (const SafetensorsHeader& file : folder->files())
+  for (const SafetensorsHeader& file : folder.files())
     sizes.push_back(static_cast<std::int64_t>(file.file_bytes()));
   const Bands bands(sizes, wanted, world->size(), window_bytes(world->size()));
   Exchange exchange(*world, bands, placed);
@@ -184,26 +175,27 @@ Task<LoadReport> load_files(State state, std::string path, std::string stem, Loa
       if (last[i] == window) parts->put(i);
   };
   put_those_of(-1);
-  BandReader reader(*folder, path, manifest);
+  BandReader reader(*files);
   const WaitLimit disk(limit_of_disks(*world));
   BytesPool pool;
   DiskThread thread;
-  // A window is read while the one before is spread.
+  std::deque<std::shared_ptr<AlignedBytes>> ahead;  // windows that are being read
   const auto read_ahead = [&](int window) {
-    auto bytes = std::make_shared<AlignedBytes>();
-    if (window < bands.windows())
-      thread.run([&reader, &pool, bytes, own = bands.window(world->rank(), window)] {
-        *bytes = take_aligned(pool, bytes_in_memory(own));
-        reader.read(own, *bytes);
-      });
-    return bytes;
+    if (window >= bands.windows()) return;
+    ahead.push_back(std::make_shared<AlignedBytes>());
+    thread.run([&reader, &pool, bytes = ahead.back(), own = bands.window(world->rank(), window)] {
+      *bytes = take_aligned(pool, bytes_in_memory(own));
+      reader.read(own, *bytes);
+    });
   };
-  std::shared_ptr<AlignedBytes> next = read_ahead(0);
+  for (int window = 0; window < kReadAhead; ++window) read_ahead(window);
   for (int window = 0; window < bands.windows(); ++window) {
-    thread.wait();
+    thread.wait(ahead.size() - 1);
     Task<void> read = agree(*world, thread.failure());
     co_await std::move(read);
-    const std::shared_ptr<AlignedBytes> bytes = std::exchange(next, read_ahead(window + 1));
+    const std::shared_ptr<AlignedBytes> bytes = ahead.front();
+    ahead.pop_front();
+    read_ahead(window + kReadAhead);
     const std::vector<FileBytes> own = bands.window(world->rank(), window);
     for (const FileBytes& part : own) report.bytes += part.end - part.begin;
     Task<void> spread = exchange.spread(window, bytes->first(bytes_in_memory(own)), *parts);

@@ -94,8 +94,8 @@ class ManifestReader final : public JsonEvents {
  private:
   void end_file() {
     const auto chunks = static_cast<std::int64_t>(file_.chunks.size());
-    CS_REQUIRE(chunks == (file_.bytes + kChunk - 1) / kChunk, path_, ": '", shortened(name_),
-               "' has ", chunks, " hashes for ", file_.bytes, " bytes");
+    CS_REQUIRE(chunks == chunks_of(file_.bytes), path_, ": '", shortened(name_), "' has ", chunks,
+               " hashes for ", file_.bytes, " bytes");
     const std::filesystem::path place(name_);
     const bool is_inside = !place.empty() && place.is_relative() &&
                            std::ranges::find(place, "..") == place.end() &&
@@ -150,15 +150,21 @@ Manifest Manifest::of_text(std::string_view text, const std::string& path) {
   return std::move(reader).manifest();
 }
 
+std::string Manifest::path_in(const std::string& folder) {
+  return (std::filesystem::path(folder) / kPath).string();
+}
+
+std::string Manifest::text_of(const std::string& path) {
+  const std::string place = path_in(path);
+  if (!is_there(place)) return "";
+  std::string text = read_text(place, kMaxManifest);
+  CS_REQUIRE(!text.empty(), place, ": is damaged: it is empty");
+  return text;
+}
+
 std::optional<Manifest> Manifest::of(const std::string& path) {
-  const std::string place = (std::filesystem::path(path) / kPath).string();
-  if (!is_there(place)) return std::nullopt;
-  const InputFile file(place);
-  CS_REQUIRE(file.size() <= kMaxManifest, place, ": has ", file.size(), " bytes; at most ",
-             kMaxManifest);
-  std::string text(file.size(), ' ');
-  file.read(0, std::as_writable_bytes(std::span(text)));
-  return of_text(text, place);
+  const std::string text = text_of(path);
+  return text.empty() ? std::nullopt : std::optional(of_text(text, path_in(path)));
 }
 
 void Manifest::add(std::string name, std::string_view bytes) {

@@ -28,6 +28,8 @@ class Manifest {
   // Of a folder, or of the path of a file; none: it has none. Error{BadInput}: one that is not as
   // text() wrote it, or of another version of the format.
   static std::optional<Manifest> of(const std::string& path);
+  static std::string text_of(const std::string& path);  // "": it has none
+  static std::string path_in(const std::string& folder);
   static Manifest of_text(std::string_view text, const std::string& path);
   std::string text() const;
 

@@ -13,23 +13,19 @@ namespace {
 
 constexpr std::uint64_t kMaxIndex = 100'000'000;
 
-std::string text_of_index(const std::string& path) {
-  const InputFile file(path);
-  CS_REQUIRE(file.size() <= kMaxIndex, path, ": an index of ", file.size(), " bytes; at most ",
-             kMaxIndex);
-  std::string text(file.size(), ' ');
-  file.read(0, std::as_writable_bytes(std::span(text)));
-  return text;
+// The folder of the files within the model's: "training/" of "training/optimizer".
+std::string folder_of(std::string_view stem) {
+  return std::string(stem.substr(0, stem.rfind('/') + 1));
 }
 
-// The files of the folder, or the file itself; `used` becomes the path of the index.
-std::vector<SafetensorsHeader> headers_of(const std::string& path, std::string_view stem,
-                                          std::string& used) {
-  std::vector<SafetensorsHeader> headers;
+}  // namespace
+
+FolderText FolderText::of(const std::string& path, std::string_view stem) {
+  FolderText text{.stem = std::string(stem)};
   std::error_code error;
   if (!std::filesystem::is_directory(path, error)) {
-    headers.push_back(SafetensorsHeader::of_file(path));
-    return headers;
+    text.files.push_back(HeaderText::of_file(path));
+    return text;
   }
   const auto at = [&](std::string_view name) {
     return (std::filesystem::path(path) / name).string();
@@ -37,31 +33,37 @@ std::vector<SafetensorsHeader> headers_of(const std::string& path, std::string_v
   const std::string name_of_whole = str_cat(stem, ".safetensors");
   const std::string whole = at(name_of_whole), index = at(name_of_whole + ".index.json");
   if (is_there(whole)) {  // as transformers prefers it
-    headers.push_back(SafetensorsHeader::of_file(whole));
-    return headers;
+    text.files.push_back(HeaderText::of_file(whole));
+    return text;
   }
   CS_REQUIRE(is_there(index), path, ": has neither ", name_of_whole, " nor ", name_of_whole,
              ".index.json; of another file give the path");
-  used = name_of_whole + ".index.json";
-  const std::string inside(stem.substr(0, stem.rfind('/') + 1));
-  const WeightMap map(text_of_index(index), index);
+  text.index_path = index;
+  text.index = read_text(index, kMaxIndex);
+  const WeightMap map(text.index, index);
   for (const auto& [file, tensors] : map.files()) {
-    const std::string name = inside + file;
-    CS_REQUIRE(is_there(at(name)), at(name), ": is missing, and with it ", names_text(tensors));
-    const SafetensorsHeader& header = headers.emplace_back(SafetensorsHeader::of_file(at(name)));
-    std::vector<std::string_view> absent;
-    for (const std::string_view tensor : tensors)
-      if (!header.find(tensor)) absent.push_back(tensor);
-    CS_REQUIRE(absent.empty(), at(name), ": lacks ", names_text(absent), ", which ", index,
-               " says it has");
+    const std::string place = at(folder_of(stem) + file);
+    CS_REQUIRE(is_there(place), place, ": is missing, and with it ", names_text(tensors));
+    text.files.push_back(HeaderText::of_file(place));
   }
-  return headers;
+  return text;
 }
 
-}  // namespace
-
-ModelFolder::ModelFolder(const std::string& path, std::string_view stem)
-    : inside_(stem.substr(0, stem.rfind('/') + 1)), files_(headers_of(path, stem, index_)) {
+ModelFolder::ModelFolder(const FolderText& text) : inside_(folder_of(text.stem)) {
+  for (const HeaderText& file : text.files) files_.emplace_back(file);
+  if (!text.index.empty()) {
+    index_ = text.stem + ".safetensors.index.json";
+    const WeightMap map(text.index, text.index_path);
+    auto header = files_.begin();
+    for (const auto& [file, tensors] : map.files()) {
+      std::vector<std::string_view> absent;
+      for (const std::string_view tensor : tensors)
+        if (!header->find(tensor)) absent.push_back(tensor);
+      CS_REQUIRE(absent.empty(), header->path(), ": lacks ", names_text(absent), ", which ",
+                 text.index_path, " says it has");
+      ++header;
+    }
+  }
   for (std::size_t file = 0; file < files_.size(); ++file)
     for (std::size_t i = 0; i < files_[file].size(); ++i) by_name_.push_back({file, i});
   const auto name = [this](const Entry& entry) { return name_of(entry); };

@@ -1,5 +1,7 @@
 #pragma once
 // The tensors of a Hugging Face folder. Immutable once read; any thread.
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,6 +11,18 @@
 
 namespace coshard {
 
+// What a folder says of its tensors: its index, if there is one, and the headers of its files.
+struct FolderText {
+  std::string stem;               // "model", or of other files, such as "training/optimizer"
+  std::string index_path, index;  // "": one file needs none
+  std::vector<HeaderText> files;
+
+  // A folder with model.safetensors or else with model.safetensors.index.json and the files that this
+  // names, or the path of one safetensors file. Error{BadInput}, one line with file: as HeaderText; a
+  // file that the index names is missing or lies elsewhere.
+  static FolderText of(const std::string& path, std::string_view stem = "model");
+};
+
 class ModelFolder {
  public:
   struct Place {
@@ -16,12 +30,11 @@ class ModelFolder {
     StoredTensor tensor;
   };
 
-  // A folder with model.safetensors or else with model.safetensors.index.json and the files that this
-  // names, or the path of one safetensors file. Reads headers alone. Error{BadInput}, one line with
-  // file and tensor: as SafetensorsHeader; a file that the index names is missing, lies elsewhere or
-  // lacks a tensor; a tensor is in two files.
-  // `stem`: other files' name instead of "model", such as "training/optimizer".
-  explicit ModelFolder(const std::string& path, std::string_view stem = "model");
+  // Error{BadInput}, one line with file and tensor: as SafetensorsHeader; a file lacks a tensor that
+  // the index says it has; a tensor is in two files.
+  explicit ModelFolder(const FolderText& text);
+  // Error{BadInput}: also as FolderText.
+  explicit ModelFolder(const std::string& path) : ModelFolder(FolderText::of(path)) {}
 
   const std::vector<SafetensorsHeader>& files() const { return files_; }
   std::string name_of_file(std::size_t file) const;  // its path in the folder

@@ -304,7 +304,7 @@ void SafetensorsHeader::require_places() const {
              " follow the header");
 }
 
-SafetensorsHeader SafetensorsHeader::of_file(const std::string& path) {
+HeaderText HeaderText::of_file(const std::string& path) {
   const InputFile file(path);
   CS_REQUIRE(file.size() >= kLengthBytes, path, ": ", file.size(),
              " bytes, but a safetensors file has 8 or more");
@@ -318,9 +318,7 @@ SafetensorsHeader SafetensorsHeader::of_file(const std::string& path) {
              " bytes in a file of ", file.size());
   std::string text(length, ' ');
   file.read(kLengthBytes, std::as_writable_bytes(std::span(text)));
-  SafetensorsHeader header(text, file.size() - kLengthBytes - length, path);
-  header.identity_ = file.identity();
-  return header;
+  return {path, std::move(text), file.size() - kLengthBytes - length, file.identity()};
 }
 
 StoredTensor SafetensorsHeader::operator[](std::size_t i) const {

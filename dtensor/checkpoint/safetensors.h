@@ -56,6 +56,15 @@ struct StoredTensor {
   std::uint64_t elements() const;
 };
 
+// A header as a file has it.
+struct HeaderText {
+  std::string path, text;
+  std::uint64_t data_bytes = 0;  // that follow it
+  std::uint64_t identity = 0;    // of the file (InputFile); 0: of no file
+  // Error{BadInput}: cannot be read; shorter than its header says; a header of more than 100 MB.
+  static HeaderText of_file(const std::string& path);
+};
+
 class SafetensorsHeader {
  public:
   // `text`: the JSON; `data_bytes`: how many bytes follow it. Error{BadInput}, one line with `path` and
@@ -63,9 +72,14 @@ class SafetensorsHeader {
   // more than 65,535 dimensions or 2^21 of all tensors, 64 levels or 65,536 keys of metadata. What it
   // returns refers to it.
   SafetensorsHeader(std::string_view text, std::uint64_t data_bytes, std::string path);
-  // Reads it from a file. Error{BadInput}: cannot be read; shorter than its header says; a header of
-  // more than 100 MB.
-  static SafetensorsHeader of_file(const std::string& path);
+  explicit SafetensorsHeader(const HeaderText& read)
+      : SafetensorsHeader(read.text, read.data_bytes, read.path) {
+    identity_ = read.identity;
+  }
+  // Error{BadInput}: as HeaderText, and as above.
+  static SafetensorsHeader of_file(const std::string& path) {
+    return SafetensorsHeader(HeaderText::of_file(path));
+  }
 
   const std::string& path() const { return path_; }
   std::size_t size() const { return tensors_.size(); }

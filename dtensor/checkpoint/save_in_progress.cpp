@@ -94,7 +94,8 @@ struct Plan {
     std::vector<DType> types;
     for (const auto& [name, tensor, also] : state) {
       types.push_back(dtype && is_floating(tensor.dtype()) ? *dtype : tensor.dtype());
-      made.push_back({name, to_stored(types.back()), tensor.shape()});
+      made.push_back(
+          {name, to_stored(types.back()), {tensor.shape().begin(), tensor.shape().end()}});
     }
     FileLayout layout = lay_out(made, file_bytes, stem);
     for (FileLayout::Place place : layout.places) {
@@ -123,13 +124,6 @@ struct Plan {
   }
 };
 
-std::size_t chunks_of(const std::vector<FileLayout::File>& files) {
-  std::size_t all = 0;
-  for (const FileLayout::File& file : files)
-    all += static_cast<std::size_t>((file.bytes + kChunk - 1) / kChunk);
-  return all;
-}
-
 // `hashes`: of all chunks, in order of files and places.
 Manifest manifest_of(const std::vector<FileLayout::File>& files,
                      const std::map<std::string, std::string>& texts,
@@ -137,7 +131,7 @@ Manifest manifest_of(const std::vector<FileLayout::File>& files,
   Manifest made;
   made.step = step;
   for (const FileLayout::File& file : files) {
-    const auto own = hashes.first(static_cast<std::size_t>((file.bytes + kChunk - 1) / kChunk));
+    const auto own = hashes.first(static_cast<std::size_t>(chunks_of(file.bytes)));
     made.add(file.name, {file.bytes, {own.begin(), own.end()}});
     hashes = hashes.subspan(own.size());
   }
@@ -280,8 +274,10 @@ Task<void> SaveInProgress::Inside::commit() {
   done = Vote();
   std::vector<std::uint64_t> hashes;
   if (has_hashes) {
+    std::int64_t chunks = 0;
+    for (const FileLayout::File& file : files) chunks += chunks_of(file.bytes);
     Task<std::vector<std::uint64_t>> gathered =
-        gather_hashes(world, writer->take_hashes(), chunks_of(files));
+        gather_hashes(world, writer->take_hashes(), static_cast<std::size_t>(chunks));
     hashes = co_await std::move(gathered);
   }
   if (made == nullptr) co_return;

@@ -4,14 +4,17 @@
 // memory (docs/install.md).
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <coshard/dtensor/checkpoint/async_save.h>
 #include <coshard/dtensor/checkpoint/load.h>
 #include <coshard/dtensor/checkpoint/save.h>
 #include <coshard/dtensor/checkpoint/state.h>
 #include <coshard/runtime/coro/task.h>
+#include "dtensor/checkpoint/open_files.h"
 
 namespace coshard {
 
@@ -31,7 +34,14 @@ Task<void> save_with(State state, std::string folder, SaveOptions options, Train
 Task<Saving> async_save_with(State state, std::string folder, SaveOptions options,
                              TrainingFiles beside);
 
-// As load, from files of another stem than "model", such as "training/optimizer".
-Task<LoadReport> load_files(State state, std::string path, std::string stem, LoadOptions options);
+struct FilesToLoad {
+  std::string path, stem = "model";                 // as open_files
+  std::shared_ptr<const OpenFiles> open = nullptr;  // null: they are opened
+  // Ends of names that the files may have and the state has no use for: reported, and no error.
+  std::vector<std::string> unused = {};
+};
+
+// As load.
+Task<LoadReport> load_files(State state, FilesToLoad from, LoadOptions options);
 
 }  // namespace coshard

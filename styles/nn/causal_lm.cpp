@@ -220,6 +220,8 @@ std::map<std::string, std::string> CausalLM::folder_files() const {
   return files;
 }
 
+std::vector<std::string> CausalLM::unused_names() const { return {".rotary_emb.inv_freq"}; }
+
 Task<Tensor> CausalLM::run(Tensor ids) {
   Tensor x = co_await model.forward(std::move(ids));
   co_return co_await lm_head.forward(std::move(x));

@@ -288,6 +288,8 @@ ConfigJson json_of(const CausalLMConfig& c, const ConfigFamily& family) {
   return json;
 }
 
+}  // namespace
+
 void put_dtype(ConfigJson& json, DType dtype) {
   const char* const name = text_of(dtype, kDTypes);
   CS_REQUIRE(name != nullptr, "config.json: a model in ", dtype);
@@ -296,15 +298,9 @@ void put_dtype(ConfigJson& json, DType dtype) {
     if (!spelled || json.contains(key)) json[key] = name;
 }
 
-}  // namespace
-
 CausalLMConfig read_config(const std::string& folder, const ReadConfigOptions& options) {
   const std::string path = folder.ends_with(".json") ? folder : folder + "/config.json";
-  const InputFile file(path);
-  CS_REQUIRE(file.size() <= kMostBytes, path, ": a config of ", file.size(), " bytes; at most ",
-             kMostBytes);
-  std::string text(file.size(), ' ');
-  file.read(0, std::as_writable_bytes(std::span(text)));
+  std::string text = read_text(path, kMostBytes);
   CausalLMConfig config = config_of(parse_config(text, path), path, options.ignore);
   config.read_from = {std::move(text), options.ignore};
   return config;

@@ -8,12 +8,17 @@
 #include <string_view>
 #include <vector>
 
+#include <coshard/runtime/dtype.h>
+
 namespace coshard::nn {
 
 using ConfigJson = nlohmann::ordered_json;
 
 // Error{BadInput} with `file`: not JSON (strict_json.h), or a key twice in one object.
 ConfigJson parse_config(std::string_view text, const std::string& file);
+
+// The dtype of the model, in the spellings that are there, or both. Error{BadInput}: no config has it.
+void put_dtype(ConfigJson& json, DType dtype);
 
 // Takes members of one object, and keeps which were asked for. null counts as absent (but for
 // is_null) where transformers takes it so, and is refused elsewhere.

@@ -1,7 +1,6 @@
 #include <coshard/styles/nn/open_model.h>
 
 #include <filesystem>
-#include <span>
 
 #include <coshard/dtensor/deferred_init.h>
 #include "dtensor/checkpoint/file.h"
@@ -19,6 +18,8 @@ constexpr const char* kTokenizerFiles[] = {"generation_config.json",
                                            "merges.txt",
                                            "tokenizer.model"};
 
+constexpr std::uint64_t kMostOfFile = 1'000'000'000;
+
 }  // namespace
 
 std::shared_ptr<CausalLM> open_model(const std::string& folder, World& world,
@@ -31,10 +32,7 @@ std::shared_ptr<CausalLM> open_model(const std::string& folder, World& world,
   for (const char* name : kTokenizerFiles) {
     const std::string path = (std::filesystem::path(folder) / name).string();
     if (!std::filesystem::exists(path, error)) continue;
-    const InputFile file(path);
-    std::string& bytes = model->tokenizer_files[name];
-    bytes.resize(file.size());
-    file.read(0, std::as_writable_bytes(std::span(bytes)));
+    model->tokenizer_files[name] = read_text(path, kMostOfFile);
   }
   return model;
 }

@@ -118,6 +118,9 @@ class Module : private FailureWitness {
   Task<Outputs> call(Inputs inputs, CallSite site = CallSite::current());
   // Further files of a folder that save writes for the module, such as config.json: bytes by name.
   virtual std::map<std::string, std::string> folder_files() const { return {}; }
+  // Ends of names of tensors that files of such a module may have and that it has no use for, such as
+  // tables that it computes: load passes them over, and reports them (LoadReport::unused).
+  virtual std::vector<std::string> unused_names() const { return {}; }
   // From now on forward and call save no activations, and backward runs this module again: see
   // recompute.h.
   void set_recompute(bool on = true) { recompute_ = on; }

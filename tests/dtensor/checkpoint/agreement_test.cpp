@@ -33,6 +33,29 @@ TEST(Agreement, OfFailuresThrowsThatOfTheFirstRankOnAll) {
   });
 }
 
+TEST(Agreement, TellsAllRanksTheTextsOfRank0) {
+  on_ranks(3, [](World& world) -> Task<void> {
+    const std::vector<std::string> told{"a", "", std::string("\0\n", 2), std::string(1 << 20, 'x')};
+    for (const std::vector<std::string>& texts : {told, {}}) {
+      const bool tells = world.rank() == 0;
+      Task<std::vector<std::string>> telling =
+          texts_of_rank_0(world, tells ? texts : std::vector<std::string>{"other"}, nullptr);
+      const std::vector<std::string> got = co_await std::move(telling);
+      EXPECT_TRUE(got == texts);
+    }
+    std::string said;
+    try {
+      const std::exception_ptr failed =
+          failure_of([&] { CS_REQUIRE(world.rank() != 0, "no such file"); });
+      Task<std::vector<std::string>> telling = texts_of_rank_0(world, {}, failed);
+      co_await std::move(telling);
+    } catch (const Error& error) {
+      said = error.message();
+    }
+    EXPECT_EQ(said, "rank 0: no such file");
+  });
+}
+
 TEST(Agreement, ExchangesBytesOfAllSizes) {
   on_ranks(3, [](World& world) -> Task<void> {
     // Rank r sends r * 3 + s bytes of that value to rank s.

@@ -28,13 +28,13 @@ TEST(BandReader, ReadsWhatIsThereAndNamesWhatIsDamaged) {
                                          R"(],"data_offsets":[0,)", elements, "]}}"),
                                  data);
   const std::string path = scratch.write("m/model.safetensors", file), folder = scratch.path("m");
-  std::optional<Manifest> manifest(std::in_place);
+  auto manifest = std::make_shared<Manifest>();
   manifest->add("model.safetensors", file);
   const auto size = static_cast<std::int64_t>(file.size());
   const Bands bands({size}, {{0, 0, size}}, 1, 2 * kChunk);
   const auto read_all = [&] {
-    const ModelFolder model(folder);
-    BandReader reader(model, folder, manifest);
+    const OpenFiles files{folder, manifest, ModelFolder(folder)};
+    BandReader reader(files);
     std::string all;
     for (int window = 0; window < bands.windows(); ++window) {
       const std::vector<FileBytes> parts = bands.window(0, window);

@@ -125,6 +125,34 @@ TEST(OpenModel, KeepsTheOtherFilesOfTheFolder) {
   EXPECT_FALSE(std::filesystem::exists(scratch.path("to/notes.txt")));
 }
 
+TEST(OpenModel, PassesOverFrequenciesOfOlderFilesAndReportsThem) {
+  const ScratchFolder scratch;
+  on_ranks(2, [&](World& world) -> Task<void> {
+    const std::string name = "model.layers.0.self_attn.rotary_emb.inv_freq";
+    nn::CausalLM model(small_llama(), world);
+    State state = state_dict(model);
+    state.add(name, zeros(world.device(), {4}));
+    Task<void> saved = save(state, scratch.path("old"));
+    co_await std::move(saved);
+    Task<LoadReport> loading = load(model, scratch.path("old"));
+    const LoadReport report = co_await std::move(loading);
+    EXPECT_EQ(report.unused, std::vector<std::string>{name});
+    EXPECT_TRUE(report.unexpected.empty());
+    state.add("model.layers.0.self_attn.k_norm.weight", zeros(world.device(), {4}));
+    Task<void> more = save(state, scratch.path("other"));
+    co_await std::move(more);
+    std::string said;
+    try {
+      Task<LoadReport> refused = load(model, scratch.path("other"));
+      co_await std::move(refused);
+    } catch (const Error& error) {
+      said = error.message();
+    }
+    EXPECT_CONTAINS(said, "has 'model.layers.0.self_attn.k_norm.weight'");
+    EXPECT_EQ(said.find("inv_freq"), std::string::npos);
+  });
+}
+
 TEST(OpenModel, TakesADtypeAndKeysToIgnore) {
   on_ranks(1, [](World& world) -> Task<void> {
     const auto model = nn::open_model(stored("qwen3"), world, {.dtype = DType::BF16});

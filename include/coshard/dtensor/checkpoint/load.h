@@ -29,8 +29,9 @@ static_assert(std::is_trivially_destructible_v<LoadOptions>);  // C9: a default 
 struct LoadReport {
   std::vector<std::string> missing;     // in the state, not in the files: unchanged
   std::vector<std::string> unexpected;  // in the files, not in the state
-  std::vector<std::string> cast;        // read from another type
-  std::int64_t bytes = 0;               // read by this rank, headers aside
+  std::vector<std::string> unused;  // of those, what such a module computes (Module::unused_names)
+  std::vector<std::string> cast;    // read from another type
+  std::int64_t bytes = 0;           // read by this rank, headers aside
 };
 
 // Fills each rank's parts of the state's tensors, in place, also leaves that require a gradient.

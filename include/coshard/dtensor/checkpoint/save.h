@@ -26,7 +26,7 @@ static_assert(std::is_trivially_destructible_v<SaveOptions>);  // C9: a default 
 // names. Tied tensors are written once, under their first name; a Partial is reduced.
 //   Resumes: when all is on the disk and the folder has its name; until then it is `folder`.part,
 //            which a failure removes.
-//   Memory:  this rank's share of at most 64 MiB per rank and window, and what it sends for those;
+//   Memory:  this rank's share of at most 32 MiB per window, and what it sends for those;
 //            copies of parts that are not row-major or are written in another dtype.
 //   Moves:   one all_to_all of bytes per window, on World::files(); small all_gathers.
 //   Fails:   the same error on all ranks, which names the rank that failed first. Error{BadInput}:

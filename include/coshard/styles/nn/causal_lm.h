@@ -104,6 +104,7 @@ class CausalLM : public Module {
   // generation_config.json and what belongs to them, by name.
   std::map<std::string, std::string> tokenizer_files;
   std::map<std::string, std::string> folder_files() const override;  // these, and config.json
+  std::vector<std::string> unused_names() const override;            // frequencies of older files
 
   // The layers, of which each is a unit for fully_shard.
   ModuleList<CausalLMLayer>& blocks() { return model.layers; }
