@@ -103,6 +103,28 @@ def check_listing(coshard, folder):
     print("ckpt ls and verify agree with safetensors on 10 random files")
 
 
+def check_conversions(coshard, folder):
+    """convert casts as torch does, from and to each floating-point type."""
+    floats = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+    torch.manual_seed(5)
+    wide = torch.cat([torch.randn(20_000, dtype=torch.float64) * 10.0 ** torch.randint(-45, 40, (20_000,)).double(),
+                      torch.tensor([0.0, -0.0, float("inf"), -float("inf"), float("nan"), 65504.0, 65519.999, 65520.0, 2.0 ** -24, 2.0 ** -25])])
+    tensors = {f"w.{name}": wide.to(dtype) for name, dtype in floats.items()}
+    tensors |= {"i": torch.arange(-3, 4), "b": torch.tensor([True, False]), "u": torch.arange(5, dtype=torch.uint8)}
+    path = os.path.join(folder, "wide.safetensors")
+    save_file(tensors, path, metadata={"format": "pt"})
+    for name, dtype in floats.items():
+        out = os.path.join(folder, f"to-{name}")
+        subprocess.run([coshard, "ckpt", "convert", path, out, "--dtype", name, "--file-bytes", "100000"], check=True, capture_output=True)
+        found = tensors_in(out)
+        assert sorted(found) == sorted(tensors)
+        for key, tensor in tensors.items():
+            want = tensor.to(dtype) if tensor.is_floating_point() else tensor
+            same = found[key].dtype == want.dtype and bits(torch.nan_to_num(found[key], 7)) == bits(torch.nan_to_num(want, 7))
+            assert same and torch.equal(found[key].isnan(), want.isnan()), (name, key)
+    print("ckpt convert casts 80,000 values as torch does")
+
+
 def changed(header, draw):
     pieces = ["0", "1", "-1", "2.0", "1e3", "[", "]", "{", "}", ",", '"', "null", "true", " ", "\t", "\\", "18446744073709551615", '"F32"', '"U8"',
               '"x":[{}],', '"__metadata__":{"a":"b"},', "9" * 20, "\\u0061", "\\ud800", "\x01", "é"]
@@ -165,10 +187,11 @@ def check_refusals(model_files, folder, count):
 
 def main(model_files, coshard, states="100"):
     with tempfile.TemporaryDirectory() as folder:
-        for part in ("states", "listing", "refusals"):
+        for part in ("states", "listing", "conversions", "refusals"):
             os.mkdir(os.path.join(folder, part))
         check_states(model_files, os.path.join(folder, "states"), int(states))
         check_listing(coshard, os.path.join(folder, "listing"))
+        check_conversions(coshard, os.path.join(folder, "conversions"))
         check_refusals(model_files, os.path.join(folder, "refusals"), 2000)
 
 

@@ -1,15 +1,18 @@
 #include "tools/ckpt/command_line.h"
 
+#include <cstdint>
 #include <iostream>
 #include <memory>
 
 #include "tools/ckpt/ckpt.h"
+#include "tools/ckpt/convert.h"
 
 namespace coshard::tools {
 namespace {
 
 struct Options {
   std::string path, other;
+  ConvertOptions convert;
   bool json = false;
 };
 
@@ -27,7 +30,7 @@ constexpr const char* kPath = "folder of a model, as of Hugging Face, or a safet
 }  // namespace
 
 void add_ckpt(CLI::App& app, std::function<int()>& chosen) {
-  CLI::App* ckpt = app.add_subcommand("ckpt", "Look into the files of a model");
+  CLI::App* ckpt = app.add_subcommand("ckpt", "Look into the files of a model, or convert them");
   ckpt->require_subcommand(1);
   ckpt->footer("Example: coshard ckpt ls models/smollm2");
   const auto options = std::make_shared<Options>();
@@ -45,6 +48,29 @@ void add_ckpt(CLI::App& app, std::function<int()>& chosen) {
           [](const Options& o) { return differ(o.path, o.other, o.json, std::cout) ? 1 : 0; });
   diff->add_option("A", options->path, kPath)->required();
   diff->add_option("B", options->other, kPath)->required();
+  CLI::App* converted =
+      add(*ckpt, chosen, "convert", "Write a model in another dtype, or in files of other sizes",
+          options, [](const Options& o) {
+            convert(o.path, o.other, o.convert, o.json, std::cout);
+            return 0;
+          });
+  converted->add_option("FROM", options->path, kPath)->required();
+  converted->add_option("TO", options->other, "the new folder")->required();
+  converted
+      ->add_option_function<std::string>(
+          "--dtype",
+          [options](const std::string& text) { options->convert.dtype = parse_dtype(text); },
+          "of floating-point tensors; default: their own")
+      ->check(
+          [](const std::string& text) {
+            CS_REQUIRE(is_floating(parse_dtype(text)), "--dtype: ", text,
+                       " is no floating-point type");
+            return std::string();
+          },
+          "f32, f64, bf16 or f16");
+  cli::add_number(*converted, "--file-bytes", options->convert.file_bytes, std::int64_t{1},
+                  std::int64_t{1} << 62, "of tensors per file, at most; a larger one is alone");
+  converted->add_flag("--overwrite", options->convert.overwrite, "replace TO if it is there");
 }
 
 }  // namespace coshard::tools

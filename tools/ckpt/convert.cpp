@@ -1,0 +1,233 @@
+#include "tools/ckpt/convert.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <coshard/runtime/error.h>
+#include "dtensor/checkpoint/file.h"
+#include "dtensor/checkpoint/file_layout.h"
+#include "dtensor/checkpoint/manifest.h"
+#include "dtensor/checkpoint/model_folder.h"
+#include "dtensor/checkpoint/new_folder.h"
+#include "dtensor/checkpoint/strict_json.h"
+#include "kernels/convert.h"
+#include "kernels/typed.h"
+#include "profiling/json.h"
+#include "runtime/printable.h"
+#include "styles/nn/config_text.h"
+
+namespace coshard::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kElements = 1 << 22;  // of a tensor at a time; whole bytes of every type
+constexpr std::uint64_t kMostOfText = 1'000'000'000;
+constexpr const char* kConfig = "config.json";
+
+bool is_float(StoredType type) {
+  const std::optional<DType> dtype = to_dtype(type);
+  return dtype && is_floating(*dtype);
+}
+
+bool is_stored_integer(StoredType type) {
+  constexpr StoredType kIntegers[] = {StoredType::Bool, StoredType::U8,  StoredType::I8,
+                                      StoredType::I16,  StoredType::U16, StoredType::I32,
+                                      StoredType::U32,  StoredType::I64, StoredType::U64};
+  return std::ranges::find(kIntegers, type) != std::end(kIntegers);
+}
+
+StoredType new_type(const StoredTensor& tensor, std::optional<DType> dtype) {
+  if (!dtype || is_stored_integer(tensor.type)) return tensor.type;
+  CS_REQUIRE(is_float(tensor.type), "'", shortened(tensor.name), "' is ", tensor.type,
+             ", which cannot be cast to ", *dtype, "; leave out --dtype to keep the types");
+  return to_stored(*dtype);
+}
+
+// What a file of the folder is when it holds weights, of any framework.
+bool has_weights(std::string_view name) {
+  constexpr std::string_view kEnds[] = {".safetensors", ".index.json", ".bin",  ".pt",  ".pth",
+                                        ".h5",          ".msgpack",    ".onnx", ".gguf"};
+  return std::ranges::any_of(kEnds, [&](std::string_view end) { return name.ends_with(end); });
+}
+
+// The folder's other files; none of a path that is a file.
+std::vector<std::string> files_beside(const std::string& from) {
+  std::vector<std::string> names;
+  if (!fs::is_directory(from)) return names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(from)) {
+    const std::string name = entry.path().filename().string();
+    if (entry.is_regular_file() && !name.starts_with(".") && !has_weights(name))
+      names.push_back(name);
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+std::string with_dtype(std::string_view text, const std::string& path, DType dtype) {
+  nn::ConfigJson config = nn::parse_config(text, path);
+  CS_REQUIRE(config.is_object(), path, ": is no object");
+  CS_REQUIRE(!config.contains("quantization_config"), path,
+             ": has a quantization_config, whose tensors belong together; leave out --dtype");
+  nn::put_dtype(config, dtype);
+  return config.dump(2) + "\n";
+}
+
+// `count` elements of floating-point types. How many finite ones have become infinite.
+std::uint64_t cast(DType from, std::span<const std::byte> values, DType to,
+                   std::span<std::byte> made, std::uint64_t count) {
+  std::uint64_t overflown = 0;
+  kernels::with_floating(from, [&](auto from_tag) {
+    kernels::with_floating(to, [&](auto to_tag) {
+      using From = decltype(from_tag);
+      using To = decltype(to_tag);
+      const auto* in = reinterpret_cast<const From*>(values.data());
+      auto* out = reinterpret_cast<To*>(made.data());
+      for (std::uint64_t i = 0; i < count; ++i) {
+        out[i] = kernels::converted<To>(in[i]);
+        overflown +=
+            std::isinf(static_cast<double>(out[i])) != std::isinf(static_cast<double>(in[i]));
+      }
+    });
+  });
+  return overflown;
+}
+
+class Conversion {
+ public:
+  Conversion(const std::string& from, const ConvertOptions& options)
+      : from_(from), model_(from), options_(options) {
+    for (std::size_t i = 0; i < model_.size(); ++i) {
+      const StoredTensor tensor = model_[i].tensor;
+      tensors_.push_back({std::string(tensor.name),
+                          new_type(tensor, options.dtype),
+                          {tensor.shape.begin(), tensor.shape.end()}});
+    }
+    layout_ = lay_out(tensors_, options.file_bytes, "model");
+    for (const std::string& name : files_beside(from)) {
+      const std::string path = (fs::path(from) / name).string();
+      std::string text = read_text(path, kMostOfText);
+      if (name == kConfig && options.dtype) text = with_dtype(text, path, *options.dtype);
+      texts_.emplace_back(name, std::move(text));
+    }
+    if (!layout_.index.empty()) texts_.emplace_back("model.safetensors.index.json", layout_.index);
+    require_hashes();
+  }
+
+  void write(const std::string& to) {
+    NewFolder made(NewFolder::resolved(to), options_.overwrite);
+    for (std::size_t k = 0; k < layout_.files.size(); ++k) {
+      const FileLayout::File& file = layout_.files[k];
+      OutputFile::make(made.at(file.name), file.bytes);
+      OutputFile out(made.at(file.name));
+      out.write(0, std::as_bytes(std::span(file.head)));
+      for (const FileLayout::Place& place : layout_.places)
+        if (place.file == k) write_tensor(place, out);
+      out.sync();
+      out.close();
+    }
+    for (const auto& [name, text] : texts_) made.write(name, text);
+    made.commit();
+  }
+
+  void report(bool json, std::ostream& out) const {
+    std::int64_t bytes = 0;
+    std::size_t cast_tensors = 0;
+    for (const FileLayout::File& file : layout_.files) bytes += file.bytes;
+    for (std::size_t i = 0; i < model_.size(); ++i)
+      cast_tensors += tensors_[i].type != model_[i].tensor.type ? 1 : 0;
+    if (json) {
+      out << json_text(Json{{"tensors", model_.size()},
+                            {"cast", cast_tensors},
+                            {"overflown", overflown_},
+                            {"files", layout_.files.size()},
+                            {"bytes", bytes}},
+                       2)
+          << '\n';
+      return;
+    }
+    out << model_.size() << " tensors, " << cast_tensors << " of them cast, in "
+        << layout_.files.size() << (layout_.files.size() == 1 ? " file" : " files") << " of "
+        << bytes << " bytes\n";
+    for (const auto& [name, count] : overflown_)
+      out << printable(name) << ": " << count << " values are too large for " << *options_.dtype
+          << " and have become infinite\n";
+  }
+
+ private:
+  // A checkpoint's files, before anything is made of them.
+  void require_hashes() const {
+    const std::optional<Manifest> manifest = Manifest::of(from_);
+    for (std::size_t i = 0; manifest && i < model_.files().size(); ++i) {
+      const SafetensorsHeader& header = model_.files()[i];
+      manifest->require_whole(from_, model_.name_of_file(i), [&](std::int64_t a, std::int64_t b) {
+        return header.names_in(static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(b));
+      });
+    }
+  }
+
+  void write_tensor(const FileLayout::Place& place, OutputFile& out) {
+    const auto [file, tensor] = model_[place.tensor];
+    const StoredType type = tensors_[place.tensor].type;
+    const InputFile& in = source(file);
+    std::uint64_t from = model_.files()[file].data_begin() + tensor.begin;
+    std::int64_t to = place.begin;
+    for (std::uint64_t at = 0; at < tensor.elements(); at += kElements) {
+      const std::uint64_t count = std::min(kElements, tensor.elements() - at);
+      read_.resize((count * static_cast<std::uint64_t>(bits_of(tensor.type)) + 7) / 8);
+      in.read(from, read_);
+      from += read_.size();
+      const std::vector<std::byte>* made = &read_;
+      if (type != tensor.type) {
+        cast_.resize(count * static_cast<std::uint64_t>(bits_of(type)) / 8);
+        const std::uint64_t lost =
+            cast(*to_dtype(tensor.type), read_, *to_dtype(type), cast_, count);
+        if (lost > 0) overflown_[std::string(tensor.name)] += lost;
+        made = &cast_;
+      }
+      out.write(to, *made);
+      to += static_cast<std::int64_t>(made->size());
+    }
+  }
+
+  // Opened anew for another file than the last one.
+  const InputFile& source(std::size_t file) {
+    const SafetensorsHeader& header = model_.files()[file];
+    if (in_ == nullptr || in_->path() != header.path()) {
+      in_ = std::make_unique<InputFile>(header.path());
+      if (in_->identity() != header.identity())
+        fail(ErrorKind::DeviceFailed,
+             str_cat(header.path(), ": was replaced while it was read; convert again"));
+    }
+    return *in_;
+  }
+
+  std::string from_;
+  ModelFolder model_;
+  ConvertOptions options_;
+  std::vector<NewTensor> tensors_;  // by number in model_
+  FileLayout layout_;
+  std::vector<std::pair<std::string, std::string>> texts_;
+  std::unique_ptr<InputFile> in_;
+  std::vector<std::byte> read_, cast_;
+  std::map<std::string, std::uint64_t> overflown_;  // by name
+};
+
+}  // namespace
+
+void convert(const std::string& from, const std::string& to, const ConvertOptions& options,
+             bool json, std::ostream& out) {
+  CS_REQUIRE(is_there(from), from, ": there is no such file or folder");
+  Conversion conversion(from, options);
+  conversion.write(to);
+  conversion.report(json, out);
+}
+
+}  // namespace coshard::tools

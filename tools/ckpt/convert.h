@@ -1,0 +1,27 @@
+#pragma once
+// `coshard ckpt convert`: the tensors of a model's files in another dtype, or in files of other sizes.
+#include <cstdint>
+#include <optional>
+#include <ostream>
+#include <string>
+
+#include <coshard/runtime/dtype.h>
+
+namespace coshard::tools {
+
+struct ConvertOptions {
+  std::optional<DType> dtype = std::nullopt;  // of floating-point tensors; default: their own
+  std::int64_t file_bytes = 5'000'000'000;    // of tensors per file, at most, as SaveOptions
+  bool overwrite = false;
+};
+
+// Writes the model of `from`, a Hugging Face folder or a safetensors file, into a new folder as `save`
+// lays it out, with the other files of `from` but its weights and training/; config.json says the new
+// dtype. Rounds to nearest even, as torch's Tensor.to; memory of 64 MiB, whatever the model's size.
+// In main. Error{BadInput}: as ModelFolder; bytes that do not have the hashes of a checkpoint; with a
+// dtype: a tensor of a type that cannot be cast, or a quantized model; a folder that is not empty.
+// Error{DeviceFailed}: the system's error.
+void convert(const std::string& from, const std::string& to, const ConvertOptions& options,
+             bool json, std::ostream& out);
+
+}  // namespace coshard::tools
