@@ -14,7 +14,7 @@ namespace coshard::nn {
 namespace {
 
 constexpr std::int64_t kMostOfSize = std::int64_t{1} << 31;
-constexpr std::uint64_t kMostBytes = 16 << 20;
+constexpr std::uint64_t kMostBytes = 4 << 20;
 
 template <class Value>
 struct Spelling {
@@ -298,12 +298,16 @@ void put_dtype(ConfigJson& json, DType dtype) {
     if (!spelled || json.contains(key)) json[key] = name;
 }
 
+CausalLMConfig config_of_text(std::string text, const std::string& file,
+                              const std::vector<std::string>& ignore) {
+  CausalLMConfig config = config_of(parse_config(text, file), file, ignore);
+  config.read_from = {std::move(text), ignore};
+  return config;
+}
+
 CausalLMConfig read_config(const std::string& folder, const ReadConfigOptions& options) {
   const std::string path = folder.ends_with(".json") ? folder : folder + "/config.json";
-  std::string text = read_text(path, kMostBytes);
-  CausalLMConfig config = config_of(parse_config(text, path), path, options.ignore);
-  config.read_from = {std::move(text), options.ignore};
-  return config;
+  return config_of_text(read_text(path, kMostBytes), path, options.ignore);
 }
 
 // The text that it was read from, if that still says the same.

@@ -1,7 +1,8 @@
 #include "styles/nn/config_text.h"
 
 #include <algorithm>
-#include <cmath>
+#include <unordered_set>
+#include <utility>
 
 #include <coshard/runtime/error.h>
 #include "dtensor/checkpoint/strict_json.h"
@@ -29,7 +30,7 @@ class TreeOfEvents : public JsonEvents {
   void end_array() override { end(); }
   void key(std::string_view name) override {
     key_ = name;
-    CS_REQUIRE(!open_.back()->contains(key_), file_, ": key \"", shortened(name),
+    CS_REQUIRE(open_.back().keys.insert(key_).second, file_, ": key \"", shortened(name),
                "\" is there twice");
   }
   void text(std::string_view value) override { put(std::string(value)); }
@@ -41,16 +42,22 @@ class TreeOfEvents : public JsonEvents {
  private:
   ConfigJson* put(ConfigJson value) {
     if (open_.empty()) return &(root_ = std::move(value));
-    ConfigJson& parent = *open_.back();
+    ConfigJson& parent = *open_.back().value;
     if (parent.is_array()) return &parent.emplace_back(std::move(value));
-    return &(parent[key_] = std::move(value));
+    // A new key; the object's own functions would compare it with all others.
+    return &parent.get_ref<ConfigJson::object_t&>().emplace_back(key_, std::move(value)).second;
   }
-  void begin(ConfigJson value) { open_.push_back(put(std::move(value))); }
+  void begin(ConfigJson value) { open_.push_back({put(std::move(value)), {}}); }
   void end() { open_.pop_back(); }
+
+  struct Open {
+    ConfigJson* value;
+    std::unordered_set<std::string> keys;
+  };
 
   const std::string& file_;
   ConfigJson root_;
-  std::vector<ConfigJson*> open_;  // nothing is added to a parent while a child is open
+  std::vector<Open> open_;  // nothing is added to a parent while a child is open
   std::string key_;
 };
 
@@ -85,7 +92,12 @@ std::optional<std::int64_t> ConfigKeys::integer(const char* key, std::int64_t le
                                                 std::int64_t most) {
   const ConfigJson* value = find(key);
   if (value == nullptr) return std::nullopt;
-  const bool fits = value->is_number_integer() && *value >= least && *value <= most;
+  const auto is_within = [&](auto x) {
+    return std::cmp_greater_equal(x, least) && std::cmp_less_equal(x, most);
+  };
+  const bool fits = value->is_number_unsigned()
+                        ? is_within(value->get<std::uint64_t>())
+                        : value->is_number_integer() && is_within(value->get<std::int64_t>());
   if (!fits) refuse(key, str_cat("is not an integer from ", least, " to ", most));
   return value->get<std::int64_t>();
 }

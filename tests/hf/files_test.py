@@ -9,17 +9,12 @@ import subprocess
 import sys
 import tempfile
 
-SKIPPED = 77
-try:
-    import torch
-    from safetensors import safe_open
-    from safetensors.torch import save_file
-except ImportError:
-    wanted = os.environ.get("TORCH_PYTHON")
-    if wanted and os.environ.get("COSHARD_IN_TORCH_PYTHON") is None:
-        os.execve(wanted, [wanted] + sys.argv, os.environ | {"COSHARD_IN_TORCH_PYTHON": "1"})
-    print("torch and safetensors are not here; set TORCH_PYTHON to a Python that has them")
-    sys.exit(SKIPPED)
+import torch_python
+
+torch_python.require("safetensors", "torch")
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 DTYPES = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16, "f16": torch.float16, "i64": torch.int64,
           "i32": torch.int32, "bool": torch.bool}

@@ -3,12 +3,15 @@
 //     each tensor the line "SEED NUMBER NAME DTYPE SIZES"; byte k of tensor NUMBER is
 //     (131 k + 17 NUMBER + SEED) mod 256, of BOOL its lowest bit.
 //   model_files read < PATHS: of each path, "taken" or "refused: WHY".
+//   model_files copy FROM TO RANKS: loads all tensors and saves them, cut along their first dimension.
 #include <coshard/dtensor/checkpoint/save.h>
 
 #include <filesystem>
 #include <iostream>
 #include <random>
 
+#include <coshard/dtensor/checkpoint/load.h>
+#include <coshard/dtensor/device_mesh.h>
 #include <coshard/dtensor/factories.h>
 #include <coshard/runtime/launch/world.h>
 #include "dtensor/checkpoint/model_folder.h"
@@ -75,6 +78,24 @@ void read_paths() {
   }
 }
 
+cs::Task<void> copy_files(cs::World& world, std::string from, std::string to) {
+  const cs::ModelFolder files(from);
+  const cs::DeviceMesh mesh = cs::init_device_mesh(world, {world.size()}, {"ranks"});
+  cs::State state;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const cs::StoredTensor t = files[i].tensor;
+    const std::optional<cs::DType> dtype = cs::to_dtype(t.type);
+    CS_REQUIRE(dtype, from, ": ", t.name, " is of type ", t.type);
+    const cs::Shape shape(t.shape.begin(), t.shape.end());
+    const cs::Layout layout(shape.empty() ? cs::Replicate() : cs::Shard(0));
+    state.add(std::string(t.name), cs::zeros(mesh, layout, shape, *dtype));
+  }
+  cs::Task<cs::LoadReport> loading = cs::load(state, from);
+  co_await std::move(loading);
+  cs::Task<void> saving = cs::save(state, to);
+  co_await std::move(saving);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -83,15 +104,17 @@ int main(int argc, char** argv) {
     read_paths();
     return 0;
   }
-  if (args.size() != 4 || args[0] != "write") {
-    std::cerr << "usage: model_files write FOLDER FIRST COUNT | model_files read < PATHS\n";
+  if (args.size() != 4 || (args[0] != "write" && args[0] != "copy")) {
+    std::cerr << "usage: model_files write FOLDER FIRST COUNT | model_files read < PATHS | "
+                 "model_files copy FROM TO RANKS\n";
     return 2;
   }
-  const auto first = static_cast<unsigned>(std::stoul(args[2])),
-             count = static_cast<unsigned>(std::stoul(args[3]));
+  const auto number = static_cast<unsigned>(std::stoul(args[3]));
   cs::WorldOptions options;
-  options.ranks = 1;
-  cs::run_ranks(options,
-                [&](cs::World& world) { return write_states(world, args[1], first, count); });
+  options.ranks = args[0] == "copy" ? static_cast<int>(number) : 1;
+  cs::run_ranks(options, [&](cs::World& world) {
+    if (args[0] == "copy") return copy_files(world, args[1], args[2]);
+    return write_states(world, args[1], static_cast<unsigned>(std::stoul(args[2])), number);
+  });
   return 0;
 }

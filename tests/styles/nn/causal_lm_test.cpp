@@ -123,12 +123,7 @@ TEST(CausalLM, RefusesLayersThatDoNotFitTheirWindows) {
     config.layer_types = {nn::LayerType::Sliding, nn::LayerType::Full};
     EXPECT_THROW(nn::CausalLM(config, world), Error);
     config.sliding_window = 2;
-    EXPECT_TRUE(nn::slides(config, 0) && !nn::slides(config, 1));
     EXPECT_NO_THROW(nn::CausalLM(config, world));
-    config.layer_types.pop_back();
-    EXPECT_THROW(nn::CausalLM(config, world), Error);
-    config.layer_types = {nn::LayerType::Full, nn::LayerType::Full};
-    EXPECT_EQ(nn::checked(config).sliding_window, 0);
     co_return;
   });
 }

@@ -51,6 +51,18 @@ std::string text_of_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+TEST(CausalLM, S11RefusesAConfigOfMoreThanFourMegabytes) {
+  const ScratchFolder folder;
+  constexpr std::size_t kMost = 4 << 20;
+  std::string text = base().dump();
+  text.resize(kMost, ' ');
+  folder.write("config.json", text);
+  EXPECT_EQ(read_config(folder.path("")), read(base()));
+  folder.write("config.json", text + " ");
+  EXPECT_NE(message_of([&] { read_config(folder.path("")); }).find("config of 4194305 bytes"),
+            std::string::npos);
+}
+
 TEST(CausalLM, S57BothSpellingsOfAConfigAreOne) {
   for (const std::string name : kCases) {
     const CausalLMConfig five = read_config(folder_of(name));

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
+
 #include "tests/dtensor/checkpoint/stored_files.h"
 
 namespace coshard::nn {
@@ -16,6 +18,16 @@ TEST(ConfigText, KeepsTheOrderAndRefusesAKeyTwice) {
             "f: key \"a\" is there twice");
   EXPECT_NE(message_of([] { parse_config("{\"a\": 1,}", "f"); }).find("f: not JSON"),
             std::string::npos);
+}
+
+TEST(ConfigText, ReadsManyKeysInATimeThatGrowsWithTheirNumber) {
+  constexpr int kKeys = 200'000;
+  std::string text = "{";
+  for (int i = 0; i < kKeys; ++i) text += str_cat("\"k", i, "\":{},");
+  text += "\"k7\":1}";
+  const std::clock_t begin = std::clock();
+  EXPECT_EQ(message_of([&] { parse_config(text, "f"); }), "f: key \"k7\" is there twice");
+  EXPECT_LT(std::clock() - begin, 10 * CLOCKS_PER_SEC);  // of this processor, not a minute
 }
 
 TEST(ConfigText, TakesMembersByTypeAndRange) {
@@ -42,6 +54,9 @@ TEST(ConfigText, TakesMembersByTypeAndRange) {
         0U);
   EXPECT_EQ(message_of([&] { keys.integer("i", 1, 2); }),
             "f.json: top.i 3 is not an integer from 1 to 2");
+  const ConfigJson large = parse_config(R"({"i": 18446744073709551615})", "f");  // -1 is its bits
+  EXPECT_EQ(message_of([&] { ConfigKeys(large, "f", "", ignore).integer("i", -1, 2); }),
+            "f: i 18446744073709551615 is not an integer from -1 to 2");
   EXPECT_EQ(message_of([&] { keys.number("t"); }), "f.json: top.t \"x\" is not a number");
   EXPECT_EQ(message_of([&] { keys.flag("i"); }), "f.json: top.i 3 is not true or false");
   EXPECT_EQ(message_of([&] { keys.text("i"); }), "f.json: top.i 3 is not a text");

@@ -1,0 +1,7 @@
+// libFuzzer over config.json; tests/fuzz/run builds and starts it.
+#include "tests/fuzz/config_format.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
+  coshard::testing::read_config_text({reinterpret_cast<const char*>(data), size});
+  return 0;
+}
