@@ -60,10 +60,13 @@ std::vector<Optimizer::Moment> AdamW::moments(std::size_t i) const {
 
 void AdamW::start(std::size_t i, std::int64_t steps) {
   State& s = states_[i];
-  s = State();
+  if (steps == 0) {
+    if (s.m.defined()) state_is_lost();
+    s = State();
+    return;
+  }
+  if (!s.m.defined()) make(s, parameters_[i]);  // else in place, where captured steps read them
   s.step = steps;
-  if (steps == 0) return;
-  make(s, parameters_[i]);
   s.version = parameters_[i].storage()->changes();
 }
 
@@ -103,7 +106,7 @@ void AdamW::run(const Group& group) {
     args.rates = step->numbers(kernels::adamw_rates(args), [this, alive = std::weak_ptr(alive_),
                                                             dtype, members = group.members](
                                                                std::span<double> rates) {
-      CS_REQUIRE(!alive.expired(), "AdamW: the optimizer of a captured step was destroyed");
+      require_alive(alive, "AdamW");
       std::ranges::copy(kernels::adamw_rates(arguments(dtype, count_step(members))), rates.begin());
     });
   kernels::run(*group.first->device(), args);

@@ -53,6 +53,12 @@ std::vector<NamedTensor> unreduced_gradients(const std::vector<Tensor>& paramete
 
 }  // namespace
 
+void Optimizer::require_alive(const std::weak_ptr<const char>& alive, const char* who) {
+  CS_REQUIRE(!alive.expired(), who,
+             ": the optimizer of a captured step was destroyed, or begins anew; capture the step "
+             "again");
+}
+
 void Optimizer::require_current() const {
   for (const Tensor& p : parameters_)
     CS_REQUIRE(p.is_leaf(), "optimizer: ", p, " was replaced in its module by ",

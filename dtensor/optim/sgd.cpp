@@ -24,8 +24,12 @@ std::vector<Optimizer::Moment> SGD::moments(std::size_t i) const {
 
 void SGD::start(std::size_t i, std::int64_t steps) {
   const Tensor& p = parameters_[i];
-  momentum_[i] = Tensor();
-  if (steps == 0 || options_.momentum == 0) return;
+  if (steps == 0 || options_.momentum == 0) {
+    if (momentum_[i].defined()) state_is_lost();
+    momentum_[i] = Tensor();
+    return;
+  }
+  if (momentum_[i].defined()) return;  // in place, where captured steps read it
   require_not_recording(*p.device(), "SGD", "allocate the momentum of a parameter");
   momentum_[i] = Tensor::empty(p.device(), p.local_shape(), p.dtype());
 }
@@ -35,7 +39,7 @@ void SGD::update() {
   if (StepGraph* step = StepGraph::recording())
     rate =
         step->numbers(std::array{lr}, [this, alive = std::weak_ptr(alive_)](std::span<double> now) {
-          CS_REQUIRE(!alive.expired(), "SGD: the optimizer of a captured step was destroyed");
+          require_alive(alive, "SGD");
           now[0] = lr;
         });
   for (std::size_t i = 0; i < parameters_.size(); ++i) {

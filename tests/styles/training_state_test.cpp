@@ -1,6 +1,7 @@
 // Training that is saved and goes on, on the same ranks to the bit, on others as closely as it adds.
 #include <mutex>
 
+#include <coshard/dtensor/capture.h>
 #include "tests/dtensor/checkpoint/stored_files.h"
 #include "tests/styles/cut_models.h"
 
@@ -35,7 +36,7 @@ const std::vector<Kind>& kinds() {
   return all;
 }
 
-TEST(TrainingState, GoesOnToTheBitAndInOtherCuts) {
+TEST(TrainingState, S23GoesOnToTheBitAndInOtherCuts) {
   for (const Kind& run : kinds())
     for (const Cutting& from : kCuttings) {
       if (!runs_here(from)) continue;
@@ -77,6 +78,56 @@ TEST(TrainingState, GoesOnToTheBitAndInOtherCuts) {
         });
       }
     }
+}
+
+// What a captured step has recorded is there after a load, with the values that were saved.
+TEST(TrainingState, S37ACapturedStepGoesOnFromWhatIsLoaded) {
+  for (const Kind& run : kinds()) {
+    const ScratchFolder scratch;
+    on_ranks(1, [&](World& world) -> Task<void> {
+      nn::Linear linear(6, 4, world, {.dtype = run.dtype});
+      const auto optimizer = run.optimizer(linear.parameters());
+      const CapturedStep step = capture([&](std::vector<Tensor> in) -> Task<Tensor> {
+        const Tensor y = co_await linear.forward(in[0]);
+        Tensor loss = sum(mul(y, y));
+        co_await backward(loss);
+        co_await optimizer->step();
+        optimizer->zero_grad();
+        co_return loss;
+      });
+      const Tensor x = random(world, Shape{3, 6}).to(run.dtype);
+      const auto three_steps = [&]() -> Task<std::vector<double>> {
+        for (int i = 0; i < 3; ++i) {
+          Task<Tensor> stepping = step(x);
+          co_await std::move(stepping);
+        }
+        co_return linear.weight.to_vector();
+      };
+      Task<std::vector<double>> begun = three_steps();
+      co_await std::move(begun);
+      optimizer->lr *= 0.5;
+      Task<void> saved = save(linear, *optimizer, scratch.path("m"));
+      co_await std::move(saved);
+      Task<std::vector<double>> first = three_steps();
+      const std::vector<double> want = co_await std::move(first);
+      optimizer->lr *= 3;
+      Task<LoadReport> loading = load(linear, *optimizer, scratch.path("m"));
+      co_await std::move(loading);
+      Task<std::vector<double>> again = three_steps();
+      const std::vector<double> got = co_await std::move(again);
+      EXPECT_EQ(got, want) << run.name;
+      EXPECT_EQ(step.recorded(), !on_cpu());
+      optimizer->start(0, 0);  // what was recorded reads what is not there any more
+      std::string said;
+      try {
+        Task<Tensor> stepping = step(x);
+        co_await std::move(stepping);
+      } catch (const Error& error) {
+        said = error.message();
+      }
+      EXPECT_EQ(said.find("begins anew") != std::string::npos, !on_cpu()) << said;
+    });
+  }
 }
 
 }  // namespace

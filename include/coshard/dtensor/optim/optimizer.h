@@ -104,8 +104,11 @@ class Optimizer {
   std::int64_t steps_ = 0;
 
  protected:
-  // Expires with this object: a captured step checks it.
-  const std::shared_ptr<const char> alive_ = std::make_shared<const char>();
+  // Expires with this object, and with the state that captured steps read.
+  std::shared_ptr<const char> alive_ = std::make_shared<const char>();
+  void state_is_lost() { alive_ = std::make_shared<const char>(); }
+  // Error{BadInput}: it has expired.
+  static void require_alive(const std::weak_ptr<const char>& alive, const char* who);
 };
 
 // torch.optim.SGD. Error{BadInput}: a negative lr, momentum or weight_decay; nesterov without
