@@ -5,7 +5,7 @@
 namespace coshard::testing {
 namespace {
 
-TEST(StateDict, OfAModelIsLoadedInEveryCutAsItWasSavedInAnother) {
+TEST(StateDict, S23OfAModelIsLoadedInEveryCutAsItWasSavedInAnother) {
   for (const Cutting& from : kCuttings) {
     const ScratchFolder scratch;
     std::map<std::string, std::vector<double>> want;

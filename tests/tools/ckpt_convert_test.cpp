@@ -64,7 +64,7 @@ bool has_no_difference(const std::string& a, const std::string& b) {
   return !differ(a, b, true, out);
 }
 
-TEST(CkptConvert, RoundsToNearestEvenAndKeepsIntegers) {
+TEST(CkptConvert, S66RoundsToNearestEvenAndKeepsIntegers) {
   const ScratchFolder folder;
   const std::vector<float> values{1,
                                   -0.0F,

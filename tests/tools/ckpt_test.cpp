@@ -34,7 +34,7 @@ nlohmann::json json_of(F&& print) {
   return nlohmann::json::parse(out.str());
 }
 
-TEST(Ckpt, ListsTensorsWithTheirPlaces) {
+TEST(Ckpt, S66ListsTensorsWithTheirPlaces) {
   const ScratchFolder folder;
   const std::string path = folder.write("m/model.safetensors", model({1, 2, 3, 4}));
   const auto json = json_of([&](auto& out) { list_tensors(folder.path("m"), true, out); });
@@ -90,7 +90,7 @@ TEST(Ckpt, VerifyComparesHashesOfACheckpoint) {
   EXPECT_EQ(verified()["whole"], true);
 }
 
-TEST(Ckpt, VerifySaysWhatIsDamaged) {
+TEST(Ckpt, S66VerifySaysWhatIsDamaged) {
   const ScratchFolder folder;
   const std::string whole = model({1, 2, 3, 4});
   const auto verified = [&](const std::string& bytes, const char* said) {
@@ -110,7 +110,7 @@ TEST(Ckpt, VerifySaysWhatIsDamaged) {
             std::string::npos);
 }
 
-TEST(Ckpt, DiffNamesTheFirstElementThatDiffersAndTheLargestDistance) {
+TEST(Ckpt, S67DiffNamesTheFirstElementThatDiffersAndTheLargestDistance) {
   const ScratchFolder folder;
   const std::string a = folder.write("a", model({1, 2, 3, 4}));
   bool differs = false;

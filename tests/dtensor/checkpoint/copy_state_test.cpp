@@ -6,7 +6,7 @@
 namespace coshard::testing {
 namespace {
 
-TEST(CopyState, MovesDrawnShapesBetweenDrawnLayouts) {
+TEST(CopyState, S24MovesDrawnShapesBetweenDrawnLayouts) {
   for (int seed = 0; seed < 60; ++seed) {
     std::mt19937 random(static_cast<unsigned>(seed));
     const auto draw = [&](int from, int to) {

@@ -49,7 +49,7 @@ TEST(ModelFolder, ReadsOneFileOrThoseOfAnIndex) {
             std::string::npos);
 }
 
-TEST(ModelFolder, RefusesIndexesByFileAndTensor) {
+TEST(ModelFolder, S9RefusesIndexesByFileAndTensor) {
   const ScratchFolder folder;
   folder.write("1.safetensors", file_of({"a"}));
   folder.write("2.safetensors", file_of({"a", "b"}));

@@ -13,7 +13,7 @@ std::string numbered(char value) {
                      std::string(2, value));
 }
 
-TEST(OpenFiles, RankZeroAloneReadsThem) {
+TEST(OpenFiles, S25RankZeroAloneReadsThem) {
   const ScratchFolder scratch;
   std::vector<std::size_t> tensors(3);
   on_ranks(3, [&](World& world) -> Task<void> {

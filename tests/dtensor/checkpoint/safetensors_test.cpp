@@ -160,7 +160,7 @@ constexpr Attack kAttacks[] = {
     {R"({"a\u001b[2J\n":null})", 0, "tensor 'a\\x1b[2J ': has null"},
 };
 
-TEST(Safetensors, RefusesHostileHeadersByName) {
+TEST(Safetensors, S7RefusesHostileHeadersByName) {
   for (const Attack& attack : kAttacks) {
     const std::string text = refusal(attack.text, attack.data_bytes);
     EXPECT_TRUE(text.starts_with("x: ")) << attack.text << " -> " << text;

@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 using Steps = std::vector<std::int64_t>;
 
-TEST(StepFolders, HaveOneHolder) {
+TEST(StepFolders, S20HaveOneHolder) {
   const ScratchFolder scratch;
   const std::string folder = scratch.path("a/b");
   {
@@ -43,7 +43,7 @@ TEST(StepFolders, KeepTheNewest) {
     EXPECT_TRUE(fs::exists(scratch.path(name))) << name;
 }
 
-TEST(StepFolders, LoseWhatSavesThatDiedHaveLeft) {  // S18
+TEST(StepFolders, S18LoseWhatSavesThatDiedHaveLeft) {  // S18
   const ScratchFolder scratch;
   for (const char* name : {"step-3/x", "step-4.part/x/y", "step-2.old/x"}) scratch.write(name, "");
   for (const char* name : {"mine.part/x", "mine.old/x", "step-x.part/x"}) scratch.write(name, "");
