@@ -306,7 +306,9 @@ CausalLMConfig config_of_text(std::string text, const std::string& file,
 }
 
 CausalLMConfig read_config(const std::string& folder, const ReadConfigOptions& options) {
-  const std::string path = folder.ends_with(".json") ? folder : folder + "/config.json";
+  std::error_code error;
+  const bool is_file = std::filesystem::is_regular_file(folder, error);
+  const std::string path = is_file ? folder : folder + "/config.json";
   return config_of_text(read_text(path, kMostBytes), path, options.ignore);
 }
 

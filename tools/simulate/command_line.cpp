@@ -17,7 +17,7 @@ void add_simulate(CLI::App& app, std::function<int()>& chosen) {
       "--trace step.json");
   const auto o = std::make_shared<SimulateOptions>();
   constexpr std::int64_t kMost = 1'000'000'000;
-  sub->add_option("--model", o->model, listed(model_presets()) + " or a Llama's config.json")
+  sub->add_option("--model", o->model, listed(model_presets()) + " or a model's config.json")
       ->type_name(choice_of(model_presets()))
       ->required();
   sub->add_option("--mesh", o->mesh, "ranks: dp=32,tp=8");

@@ -82,7 +82,7 @@ Task<void> LlamaTraining::prepare() {
     ParallelizeOptions options;
     options.src_data_rank = std::nullopt;
     options.overlap = run_.overlap;
-    ParallelPlan plan = nn::causal_lm_plan(run_.sequence_parallel);
+    ParallelPlan plan = model_.plan(run_.sequence_parallel);
     DeviceMesh tp = mesh_["tp"];
     Task<void> cut = parallelize_module(model_, tp, std::move(plan), options);
     co_await std::move(cut);

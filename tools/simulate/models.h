@@ -8,8 +8,9 @@
 namespace coshard::tools {
 
 std::vector<std::string> model_presets();
-// A preset, or a file with the keys of Hugging Face's config.json for a Llama; dtype bf16.
-// Error{BadInput} names the presets, or the file and its missing keys; another model_type.
+// A preset, or a Hugging Face folder or its config.json, as nn::read_config reads it; dtype bf16.
+// Error{BadInput}: as that; a model of a size that no machine has; what is there no file of, with the
+// presets.
 nn::CausalLMConfig llama_config(const std::string& text);
 
 }  // namespace coshard::tools
