@@ -160,6 +160,26 @@ TEST(Checkpoints, S44AnErrorNamesTheSaveThatItInterruptsAndTheOneBeforeIsTheNewe
   });
 }
 
+TEST(Checkpoints, RefuseAFolderThatOnlyLooksLikeAStep) {
+  const ScratchFolder scratch;
+  scratch.write("a/step-007/model.safetensors", "");
+  scratch.write("a/step-best/model.safetensors", "");
+  on_ranks(2, [&](World& world) -> Task<void> {
+    Mlp mlp(world);
+    Checkpoints made(mlp, scratch.path("a"));
+    Task<std::string> resuming = refusal_of_step(without_step(made.resume()));
+    const std::string text = co_await std::move(resuming);
+    EXPECT_CONTAINS(text, "a/step-007: ");
+  });
+  std::filesystem::remove_all(scratch.path("a/step-007"));
+  on_ranks(2, [&](World& world) -> Task<void> {
+    Mlp mlp(world);
+    Checkpoints made(mlp, scratch.path("a"));
+    Task<void> started = made.start();
+    co_await std::move(started);
+  });
+}
+
 TEST(Checkpoints, S19DoNotPassOverADamagedOne) {
   const ScratchFolder scratch;
   on_ranks(2, [&](World& world) -> Task<void> {
