@@ -249,17 +249,20 @@ Task<LoadReport> TrainingParts::load(std::string folder, LoadOptions options, bo
   co_await std::move(agreed);
   Task<LoadReport> loading = coshard::load(module_, folder, options);
   LoadReport report = co_await std::move(loading);
+  LoadOptions any = options;
+  any.strict = false;
   for (const auto& [key, optimizer] : optimizers_) {
-    const std::string& name = key;  // clang 14 captures no binding
-    const Fill fill = [&folder, &name, options](State state, bool strict) {
-      LoadOptions now = options;
-      now.strict = strict && options.strict;
-      return load_files(std::move(state), folder, "training/" + name, now);
+    const std::string name = "training/" + key;
+    const ModelFolder& there = stored.at(key);
+    KeptOptimizer kept{str_cat(folder, "/", name), {}, {}};
+    for (std::size_t i = 0; i < there.size(); ++i) kept.names.emplace_back(there[i].tensor.name);
+    kept.fill = [folder, name, any](State state) {
+      return load_files(std::move(state), folder, name, any);
     };
-    const ModelFolder& there = stored.at(name);
-    const auto has = [&there](const std::string& entry) { return there.find(entry).has_value(); };
-    Task<LoadReport> filled = fill_optimizer(optimizer, module_, fill, has);
-    co_await std::move(filled);
+    Task<LoadReport> filled = fill_optimizer(optimizer, module_, std::move(kept), options.strict);
+    const LoadReport of_optimizer = co_await std::move(filled);
+    for (const std::string& missing : of_optimizer.missing)
+      report.missing.push_back(str_cat(name, ": ", missing));
   }
   for (const auto& [name, state] : states_) {
     Task<LoadReport> filled = load_files(state, folder, "training/" + name, options);
