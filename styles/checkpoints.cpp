@@ -29,6 +29,7 @@ struct Checkpoints::Inside {
   std::int64_t saved_step = -1;           // of `saving`
   std::int64_t newest = -1, before = -1;  // steps in the folder; -1: none
   bool has_it = false;                    // what is here now follows from `newest`
+  LoadReport report;
 };
 
 namespace {
@@ -70,6 +71,8 @@ Checkpoints& Checkpoints::add(std::string name, double& value) {
 std::string Checkpoints::path(std::int64_t step) const {
   return StepFolders::path(inside_->folder, step);
 }
+
+const LoadReport& Checkpoints::report() const { return inside_->report; }
 
 // Takes the folder, for as long as this lives.
 Task<void> Checkpoints::open() {
@@ -126,7 +129,7 @@ Task<std::int64_t> Checkpoints::resume(LoadOptions options, CallSite site) {
   const std::string folder = path(in.newest);
   try {
     Task<LoadReport> loading = in.parts.load(folder, options, true, in.newest);
-    co_await std::move(loading);
+    in.report = co_await std::move(loading);
   } catch (const Error& error) {
     if (in.before < 0) throw;
     fail(error.kind(),

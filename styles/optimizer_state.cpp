@@ -1,10 +1,12 @@
 #include "styles/optimizer_state.h"
 
+#include <set>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include <coshard/styles/training_state.h>
+#include "dtensor/checkpoint/fit.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {
@@ -33,7 +35,7 @@ Tensor number(Optimizer& optimizer, DType dtype, double value) {
 // What is no moment: how often each parameter has been stepped, and the rate.
 struct StepCounts {
   State state;
-  std::vector<Tensor> steps;  // undefined: not stepped
+  std::vector<Tensor> steps;  // undefined: does not count, or is not there
   Tensor rate;
 
   // Room for those of whose names `has` knows.
@@ -41,8 +43,9 @@ struct StepCounts {
              const std::function<bool(const std::string&)>& has)
       : steps(names.size()), rate(number(optimizer, DType::F64, optimizer.lr)) {
     for (std::size_t i = 0; i < names.size(); ++i) {
-      if (!has(names[i] + ".step")) continue;
-      steps[i] = number(optimizer, DType::I64, static_cast<double>(optimizer.steps_of(i)));
+      const std::int64_t count = optimizer.steps_of(i);
+      if (count < 0 || !has(names[i] + ".step")) continue;
+      steps[i] = number(optimizer, DType::I64, static_cast<double>(count));
       state.add(names[i] + ".step", steps[i]);
     }
     state.add("lr", rate);
@@ -63,20 +66,68 @@ State with_moments(const StepCounts& counts, Optimizer& optimizer,
   return state;
 }
 
+// What the started optimizer has and `there` lacks, and the reverse: names of parameters of which
+// nothing is known, and of single entries of the others. Those that lack any are new afterwards.
+LoadReport differences(Optimizer& optimizer, const std::vector<std::string>& names,
+                       const std::set<std::string>& there) {
+  LoadReport report;
+  std::set<std::string> known{"lr"};
+  const auto has = [&](const std::string& name, const std::string& otherwise) {
+    known.insert(name);
+    const bool found = there.contains(name);
+    if (!found) report.missing.push_back(otherwise);
+    return found;
+  };
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (optimizer.steps_of(i) < 0 || !has(names[i] + ".step", names[i])) continue;
+    bool whole = true;
+    for (const Optimizer::Moment& moment : optimizer.moments(i)) {
+      const std::string name = names[i] + "." + std::string(moment.name);
+      whole = has(name, name) && whole;
+    }
+    if (!whole) optimizer.start(i, 0);
+  }
+  has("lr", "lr");
+  const std::set<std::string> parameters(names.begin(), names.end());
+  for (const std::string& name : there) {
+    if (known.contains(name)) continue;
+    const std::string parameter = name.substr(0, name.rfind('.'));
+    const std::string& told = parameters.contains(parameter) ? name : parameter;
+    if (report.unexpected.empty() || report.unexpected.back() != told)
+      report.unexpected.push_back(told);
+  }
+  return report;
+}
+
+void require_none(const LoadReport& report, const std::string& path) {
+  Complaints complaints;
+  if (!report.missing.empty())
+    complaints.add("lacks ", first_of(report.missing),
+                   ", which start as new if LoadOptions::strict is false");
+  if (!report.unexpected.empty())
+    complaints.add("has ", first_of(report.unexpected), ", which the optimizer does not have");
+  complaints.require_none("load: " + path);
+}
+
 }  // namespace
 
-Task<LoadReport> fill_optimizer(Optimizer& optimizer, Module& module, Fill fill,
-                                std::function<bool(const std::string&)> has) {
+Task<LoadReport> fill_optimizer(Optimizer& optimizer, Module& module, KeptOptimizer kept,
+                                bool strict) {
   const std::vector<std::string> names = names_of(optimizer, module);
-  const StepCounts counts(optimizer, names, has);
-  Task<LoadReport> counted = fill(counts.state, false);
+  const std::set<std::string> there(kept.names.begin(), kept.names.end());
+  const StepCounts counts(optimizer, names,
+                          [&](const std::string& name) { return there.contains(name); });
+  Task<LoadReport> counted = kept.fill(counts.state);
   co_await std::move(counted);
   counts.start(optimizer);
   LoadReport report;
   std::exception_ptr failed;
   try {
-    Task<LoadReport> filled = fill(with_moments(counts, optimizer, names), true);
-    report = co_await std::move(filled);
+    report = differences(optimizer, names, there);
+    if (strict) require_none(report, kept.path);
+    Task<LoadReport> filled = kept.fill(with_moments(counts, optimizer, names));
+    const LoadReport read = co_await std::move(filled);
+    report.cast = read.cast, report.bytes = read.bytes;
   } catch (...) {
     failed = std::current_exception();
   }
@@ -87,23 +138,24 @@ Task<LoadReport> fill_optimizer(Optimizer& optimizer, Module& module, Fill fill,
 
 State state_dict(Optimizer& optimizer, Module& module) {
   const std::vector<std::string> names = names_of(optimizer, module);
-  std::unordered_map<std::string, std::int64_t> steps;
-  for (std::size_t i = 0; i < names.size(); ++i) steps[names[i] + ".step"] = optimizer.steps_of(i);
-  const StepCounts counts(optimizer, names,
-                          [&](const std::string& name) { return steps[name] > 0; });
+  const StepCounts counts(optimizer, names, [](const std::string&) { return true; });
   return with_moments(counts, optimizer, names);
 }
 
 Task<LoadReport> load_state_dict(Optimizer& optimizer, Module& module, State values,
                                  LoadOptions options, CallSite site) {
   const UserCall user(site);
-  const Fill fill = [&values, options](State state, bool strict) {
-    LoadOptions now = options;
-    now.strict = strict && options.strict;
-    return copy_state(values, std::move(state), now);
+  KeptOptimizer kept{"the state of an optimizer", {}, {}};
+  for (const NamedState& entry : values) {
+    kept.names.push_back(entry.name);
+    kept.names.insert(kept.names.end(), entry.also.begin(), entry.also.end());
+  }
+  const bool strict = options.strict;
+  options.strict = false;
+  kept.fill = [values, options](State state) {
+    return copy_state(values, std::move(state), options);
   };
-  const auto has = [&values](const std::string& name) { return values.find(name) != nullptr; };
-  Task<LoadReport> filled = fill_optimizer(optimizer, module, fill, has);
+  Task<LoadReport> filled = fill_optimizer(optimizer, module, std::move(kept), strict);
   co_return co_await std::move(filled);
 }
 

@@ -261,18 +261,21 @@ Task<LoadReport> TrainingParts::load(std::string folder, LoadOptions options, bo
   }
   Task<LoadReport> loading = load_module(module_, {.path = folder, .open = model}, options);
   LoadReport report = co_await std::move(loading);
-  for (const auto& [name, optimizer] : optimizers_) {
-    const std::shared_ptr<const OpenFiles> there = parts[name];
-    const Fill fill = [there, options](State state, bool strict) {
-      LoadOptions now = options;
-      now.strict = strict && options.strict;
-      return load_files(std::move(state), {.path = there->path, .open = there}, now);
+  LoadOptions any = options;
+  any.strict = false;
+  for (const auto& [key, optimizer] : optimizers_) {
+    const std::string name = "training/" + key;
+    const std::shared_ptr<const OpenFiles> there = parts[key];
+    KeptOptimizer kept{str_cat(folder, "/", name), {}, {}};
+    for (std::size_t i = 0; i < there->folder.size(); ++i)
+      kept.names.emplace_back(there->folder[i].tensor.name);
+    kept.fill = [there, any](State state) {
+      return load_files(std::move(state), {.path = there->path, .open = there}, any);
     };
-    const auto has = [there](const std::string& entry) {
-      return there->folder.find(entry).has_value();
-    };
-    Task<LoadReport> filled = fill_optimizer(optimizer, module_, fill, has);
-    co_await std::move(filled);
+    Task<LoadReport> filled = fill_optimizer(optimizer, module_, std::move(kept), options.strict);
+    const LoadReport of_optimizer = co_await std::move(filled);
+    for (const std::string& missing : of_optimizer.missing)
+      report.missing.push_back(str_cat(name, ": ", missing));
   }
   for (const auto& [name, state] : states_) {
     Task<LoadReport> filled = load_files(state, {.path = folder, .open = parts[name]}, options);

@@ -1,5 +1,7 @@
 #include "dtensor/checkpoint/fit.h"
 
+#include <algorithm>
+
 #include "dtensor/checkpoint/strict_json.h"
 
 namespace coshard {
@@ -26,6 +28,14 @@ bool may_be_cast(DType from, DType to, Cast cast) {
          ((is_floating(from) && is_floating(to)) || (is_integer(from) && is_integer(to)));
 }
 
+std::string first_of(const std::vector<std::string>& names) {
+  constexpr std::size_t kFirst = 5;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), kFirst); ++i)
+    text += str_cat(i == 0 ? "'" : ", '", shortened(names[i]), "'");
+  return names.size() <= kFirst ? text : str_cat(text, " and ", names.size() - kFirst, " more");
+}
+
 void Complaints::add_type(std::string_view name, std::string_view there, DType here,
                           bool castable) {
   add("'", shortened(name), "' is ", there, " there and ", here, " here",
@@ -33,9 +43,9 @@ void Complaints::add_type(std::string_view name, std::string_view there, DType h
 }
 
 void Complaints::add_names(const LoadReport& report) {
-  for (const std::string& name : report.missing) add("lacks '", shortened(name), "'");
-  for (const std::string& name : report.unexpected)
-    add("has '", shortened(name), "', which is not in the state");
+  if (!report.missing.empty()) add("lacks ", first_of(report.missing));
+  if (!report.unexpected.empty())
+    add("has ", first_of(report.unexpected), ", which the state does not have");
 }
 
 void Complaints::require_none(std::string_view who) const {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <coshard/dtensor/checkpoint/load.h>
 #include <coshard/runtime/error.h>
@@ -10,6 +11,9 @@
 namespace coshard {
 
 bool may_be_cast(DType from, DType to, Cast cast);
+
+// "'a', 'b', 'c', 'd', 'e' and 7 more"
+std::string first_of(const std::vector<std::string>& names);
 
 // What does not fit: all of it, of which an error names the first.
 class Complaints {

@@ -229,8 +229,9 @@ Task<std::unique_ptr<SaveInProgress>> SaveInProgress::begin(State state, std::st
   Task<void> collected = in.collect(plan);
   co_await std::move(collected);
   in.thread.run([writer = in.writer] { writer->finish(); });
-  world->must_finish(&in, str_cat("the program has ended while '", shortened(folder),
-                                  "' was being saved; await the Saving, or Checkpoints::finish()"));
+  world->must_finish(&in, str_cat("'", shortened(folder),
+                                  "' was being saved when the program ended, and is lost unless it "
+                                  "is there; await the Saving, or Checkpoints::finish()"));
   co_return std::unique_ptr<SaveInProgress>(new SaveInProgress(std::move(inside)));
 }
 

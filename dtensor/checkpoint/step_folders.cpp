@@ -39,6 +39,13 @@ std::optional<std::int64_t> step_of(std::string_view name, std::string_view end)
   return whole && std::to_string(step) == name ? std::optional(step) : std::nullopt;
 }
 
+// "step-007": digits that name no step, which would be passed over.
+bool is_mistaken(std::string_view name) {
+  if (!name.starts_with(kStep) || step_of(name, "")) return false;
+  name.remove_prefix(kStep.size());
+  return !name.empty() && std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
+}
+
 std::string text_of(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
@@ -102,10 +109,12 @@ StepFolders::StepFolders(std::string folder) : folder_(std::move(folder)), mark_
         ::pwrite(lock_, mark_.data(), mark_.size(), 0) == static_cast<ssize_t>(mark_.size());
     CS_REQUIRE(written, place, ": cannot be written: ", std::strerror(errno));
     std::vector<std::string> left;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder_))
-      if (const std::string name = entry.path().filename().string();
-          step_of(name, ".part") || step_of(name, ".old"))
-        left.push_back(entry.path().string());
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
+      const std::string name = entry.path().filename().string();
+      if (step_of(name, ".part") || step_of(name, ".old")) left.push_back(entry.path().string());
+      CS_REQUIRE(!is_mistaken(name), folder_, "/", shortened(name),
+                 ": is not how a step is named, such as step-7; rename it, or move it elsewhere");
+    }
     for (const std::string& path : left) remove_folder(path);
   } catch (...) {
     ::close(lock_);

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <numeric>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
 #include <coshard/runtime/error.h>
 #include "runtime/comm/make_communicator.h"
+#include "runtime/comm/peer_failure.h"
 #include "runtime/device/make_device.h"
 #include "runtime/launch/host.h"
 #include "runtime/launch/rank_hosts.h"
@@ -77,6 +79,16 @@ void check(const WorldOptions& options) {
   if (!options.make_device) check_backend(options.device);
 }
 
+// Of what the program must not leave behind; "": nothing is left.
+std::string what_is_left(const World& world) {
+  try {
+    world.require_finished();
+  } catch (const Error& error) {
+    return error.message();
+  }
+  return "";
+}
+
 }  // namespace
 
 WorldOptions settled(const WorldOptions& options, const Processes& processes) {
@@ -96,6 +108,27 @@ WorldOptions settled(const WorldOptions& options, const Processes& processes) {
 }
 
 WorldOptions settled(const WorldOptions& options) { return settled(options, processes(options)); }
+
+Failure end_of(const World& world, std::exception_ptr& error) {
+  note_left(error, world.rank(), "");
+  Failure failure = failure_of(world.rank(), error, world.module_of(error));
+  const std::string left = what_is_left(world);
+  if (left.empty() || failure.text.ends_with(left)) return failure;
+  try {
+    std::rethrow_exception(error);
+  } catch (const PeerFailure&) {  // the peer tells
+    return failure;
+  } catch (const Error& known) {
+    failure.text += "; " + left;
+    if (typeid(known) != typeid(Error)) return failure;
+    Error both(known.kind(), failure.text);
+    both.left(world.rank(), failure.module);
+    error = std::make_exception_ptr(both);
+  } catch (...) {  // keeps its type and text: the failure alone says it
+    failure.text += "; " + left;
+  }
+  return failure;
+}
 
 std::unique_ptr<World> make_world(int rank, const WorldOptions& options, Roster& roster,
                                   Executor& executor) {

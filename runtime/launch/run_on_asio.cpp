@@ -154,15 +154,19 @@ class AsioRank : public std::enable_shared_from_this<AsioRank> {
 
   void finish(const std::exception_ptr& error) {
     executor_.run_here([&] {
+      bool has_ended = false;
       try {
         if (error) std::rethrow_exception(error);
         task_.take();
         // Queued work may still fail, and peers may need it; this is the last wait for it.
         world_->device()->synchronize();
+        has_ended = true;
+        world_->require_finished();
       } catch (...) {
-        const std::exception_ptr left = std::current_exception();
+        std::exception_ptr left = std::current_exception();
+        const Failure told = has_ended || world_ == nullptr ? failure(left) : end_of(*world_, left);
         note_left(left, rank_, "");
-        run_->state.failed(failure(left), left);
+        run_->state.failed(told, left);
       }
       destroy_program();
     });

@@ -45,16 +45,19 @@ void run_program(Run& run, World& world, Executor& executor) {
     const Failure failure = failing ? failure_in(world, failing->error) : Failure{world.rank()};
     run.state.failing(failure, failing);
   });
+  bool has_ended = false;
   try {
     executor.run(run.program(world));
     // Queued work may still fail, and peers may need it; this is the last wait for it.
     world.device()->synchronize();
+    has_ended = true;
     world.require_finished();
   } catch (...) {
-    const std::exception_ptr error = std::current_exception();
+    std::exception_ptr error = std::current_exception();
     insist([&] {
+      const Failure failure = has_ended ? failure_in(world, error) : end_of(world, error);
       note_left(error, world.rank(), "");
-      run.state.failed(failure_in(world, error), error);
+      run.state.failed(failure, error);
     });
   }
   executor.destroy_beside();

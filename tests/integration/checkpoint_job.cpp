@@ -1,11 +1,15 @@
-// A program that keeps checkpoints, for checkpoint_faults_test.py.
+// A program that keeps checkpoints, for checkpoint_faults_test.py and checkpoint_kills_test.py.
 //
 //   checkpoint_job train FOLDER RANKS LAST   resumes, then saves each step up to LAST; in the
 //                                            background with BACKGROUND=1
 //   checkpoint_job check                     resumes from each folder that a line of stdin names
+//   checkpoint_job losses FOLDER LAST        the same as train, of a model that learns, in a rank of
+//                                            each process
 //
-// A state is a function of its step, so that a mixture of two shows. Prints "resumed N", "saved N",
-// "mixture …" or "error …".
+// The state of `train` is a function of its step, so that a mixture of two shows. Prints "resumed N",
+// "saved N", "mixture …", "error …"; `losses` also "rank R is process P" and "loss N X".
+#include <unistd.h>
+
 #include <cstdlib>
 #include <iostream>
 #include <string>
@@ -51,10 +55,12 @@ struct Training {
   std::int64_t position = 0;
 };
 
+bool in_background() { return std::getenv("BACKGROUND") != nullptr; }
+
 // The step that it resumed from is told, before any other is saved.
 cs::Task<void> train(cs::World& world, std::string folder, std::int64_t last) {
   Training training(world);
-  const bool background = std::getenv("BACKGROUND") != nullptr;
+  const bool background = in_background();
   cs::Checkpoints checkpoints(training.model, folder, {.every = background ? 1 : 0, .keep = 2});
   checkpoints.add("optimizer", training.optimizer).add("position", training.position);
   cs::Task<std::int64_t> resuming = checkpoints.resume();
@@ -82,6 +88,42 @@ cs::Task<void> train(cs::World& world, std::string folder, std::int64_t last) {
   if (last > first) tell(last);
 }
 
+// Batches come from the common random stream, which is saved, too.
+cs::Task<void> learn(cs::World& world, std::string folder, std::int64_t last) {
+  std::cout << cs::str_cat("rank ", world.rank(), " is process ", ::getpid(), "\n") << std::flush;
+  cs::manual_seed(1);
+  cs::nn::MLP model({.dim = 64, .ffn = 192}, world);
+  cs::fully_shard(model, cs::init_device_mesh(world, {world.size()}, {"ranks"}));
+  cs::AdamW optimizer(model.parameters(), {.lr = 1e-2});
+  const bool background = in_background();
+  cs::Checkpoints checkpoints(model, folder, {.every = background ? 1 : 0, .keep = 2});
+  checkpoints.add("optimizer", optimizer);
+  cs::Task<std::int64_t> resuming = checkpoints.resume();
+  std::int64_t step = co_await std::move(resuming);
+  const auto tell = [&](const std::string& line) {
+    if (world.rank() == 0) std::cout << line + "\n" << std::flush;
+  };
+  tell(cs::str_cat("resumed ", step));
+  while (step < last) {
+    const cs::Tensor x = cs::randn(world.device(), {8, 64});
+    cs::Task<cs::Tensor> forward = model.forward(x);
+    const cs::Tensor y = co_await std::move(forward);
+    const cs::Tensor loss = cs::mean((y - x) * (y - x));
+    optimizer.zero_grad();
+    co_await cs::backward(loss);
+    cs::Task<void> stepped = optimizer.step();
+    co_await std::move(stepped);
+    ++step;
+    char exact[64];
+    std::snprintf(exact, sizeof exact, "%a", loss.item());
+    tell(cs::str_cat("loss ", step, " ", exact));
+    cs::Task<void> saved = background ? checkpoints.after(step) : checkpoints.save(step);
+    co_await std::move(saved);
+  }
+  cs::Task<void> finished = checkpoints.finish();
+  co_await std::move(finished);
+}
+
 void run(const std::string& folder, int ranks, std::int64_t last) {
   cs::WorldOptions options;
   options.ranks = ranks;
@@ -92,6 +134,12 @@ void run(const std::string& folder, int ranks, std::int64_t last) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> args(argv + 1, argv + argc);
+  if (args.size() == 3 && args[0] == "losses") {
+    cs::WorldOptions options;
+    options.threads = 1;
+    return cs::run(options,
+                   [&](cs::World& world) { return learn(world, args[1], std::stoll(args[2])); });
+  }
   if (args.size() == 4 && args[0] == "train") {
     try {
       run(args[1], std::stoi(args[2]), std::stoll(args[3]));

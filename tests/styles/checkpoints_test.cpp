@@ -112,6 +112,74 @@ TEST(Checkpoints, LoseNoStepThatIsThere) {
   EXPECT_EQ(StepFolders::steps_in(scratch.path("a")), (Steps{3, 4}));
 }
 
+TEST(Checkpoints, S44FinishMakesTheSaveOnItsWayDurable) {
+  const ScratchFolder scratch;
+  on_ranks(2, [&](World& world) -> Task<void> {
+    Mlp mlp(world);
+    Checkpoints made(mlp, scratch.path("a"), {.every = 1});
+    for (std::int64_t step = 1; step <= 3; ++step) {
+      Task<void> begun = made.after(step);
+      co_await std::move(begun);
+      Task<void> finished = made.finish();
+      co_await std::move(finished);
+      EXPECT_TRUE(std::filesystem::exists(made.path(step) + "/training/coshard.json"));
+      EXPECT_FALSE(std::filesystem::exists(made.path(step) + ".part"));
+    }
+  });
+  EXPECT_EQ(StepFolders::steps_in(scratch.path("a")), (Steps{1, 2, 3}));
+}
+
+TEST(Checkpoints, S44AnErrorNamesTheSaveThatItInterruptsAndTheOneBeforeIsTheNewest) {
+  const ScratchFolder scratch;
+  const auto step_4_fails = [&](World& world) -> Task<void> {
+    Mlp mlp(world);
+    Checkpoints made(mlp, scratch.path("a"), {.every = 1});
+    for (std::int64_t step = 1; step <= 3; ++step) {
+      Task<void> begun = made.after(step);
+      co_await std::move(begun);
+    }
+    fail(ErrorKind::DeviceFailed, "step 4 fails");
+  };
+  std::string text;
+  try {
+    on_ranks(2, step_4_fails);
+  } catch (const Error& error) {
+    text = error.what();
+  }
+  EXPECT_CONTAINS(text, "step 4 fails");
+  const std::string lost = str_cat("'", scratch.path("a/step-3"), "' was being saved");
+  EXPECT_CONTAINS(text, lost);
+  EXPECT_EQ(text.find(lost), text.rfind(lost)) << text;
+  EXPECT_EQ(StepFolders::steps_in(scratch.path("a")), (Steps{1, 2}));
+  EXPECT_FALSE(std::filesystem::exists(scratch.path("a/step-3.part")));
+  on_ranks(2, [&](World& world) -> Task<void> {
+    Mlp mlp(world);
+    Checkpoints again(mlp, scratch.path("a"));
+    Task<std::int64_t> resumed = again.resume();
+    EXPECT_EQ(co_await std::move(resumed), 2);
+  });
+}
+
+TEST(Checkpoints, RefuseAFolderThatOnlyLooksLikeAStep) {
+  const ScratchFolder scratch;
+  scratch.write("a/step-007/model.safetensors", "");
+  scratch.write("a/step-best/model.safetensors", "");
+  on_ranks(2, [&](World& world) -> Task<void> {
+    Mlp mlp(world);
+    Checkpoints made(mlp, scratch.path("a"));
+    Task<std::string> resuming = refusal_of_step(without_step(made.resume()));
+    const std::string text = co_await std::move(resuming);
+    EXPECT_CONTAINS(text, "a/step-007: ");
+  });
+  std::filesystem::remove_all(scratch.path("a/step-007"));
+  on_ranks(2, [&](World& world) -> Task<void> {
+    Mlp mlp(world);
+    Checkpoints made(mlp, scratch.path("a"));
+    Task<void> started = made.start();
+    co_await std::move(started);
+  });
+}
+
 TEST(Checkpoints, S19DoNotPassOverADamagedOne) {
   const ScratchFolder scratch;
   on_ranks(2, [&](World& world) -> Task<void> {

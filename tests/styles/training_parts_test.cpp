@@ -114,6 +114,28 @@ TEST(TrainingParts, RefuseWhatDoesNotFit) {
   });
 }
 
+TEST(TrainingParts, S38AReportNamesParametersThatStartAsNew) {
+  const ScratchFolder scratch;
+  on_ranks(2, [&](World& world) -> Task<void> {
+    Mlp mlp(world);
+    AdamW of_first(mlp.net1.parameters()), of_all(mlp.parameters());
+    TrainingParts parts(mlp), more(mlp);
+    parts.add("optimizer", of_first);
+    more.add("optimizer", of_all);
+    Task<void> saved = parts.save(scratch.path("m"), {});
+    co_await std::move(saved);
+    Task<std::string> refused = refusal(no_report(more.load(scratch.path("m"), {}, true)));
+    const std::string text = co_await std::move(refused);
+    EXPECT_CONTAINS(text, "m/training/optimizer: lacks 'net2.weight', 'net2.bias', ");
+    LoadOptions any;
+    any.strict = false;
+    Task<LoadReport> loading = more.load(scratch.path("m"), any, true);
+    const LoadReport report = co_await std::move(loading);
+    EXPECT_EQ(report.missing, (std::vector<std::string>{"training/optimizer: net2.weight",
+                                                        "training/optimizer: net2.bias"}));
+  });
+}
+
 // A write after the last step, which the next one starts from.
 TEST(TrainingParts, S33HaveMastersOfParametersThatWereWritten) {
   const ScratchFolder scratch;

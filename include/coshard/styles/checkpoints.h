@@ -55,9 +55,11 @@ class Checkpoints {
   // meshes, plans or numbers of ranks, too; on the same ones, training goes on to the bit.
   //   Moves:  as load().
   //   Fails:  as load(). Error{BadInput} on all ranks, with nothing changed: another process saves
-  //           there; the folder cannot be written, or is not the same on all hosts; the checkpoint
-  //           has parts that were not added, or lacks some.
+  //           there; the folder cannot be written, is not the same on all hosts, or has a name such
+  //           as step-007; the checkpoint has parts that were not added, or lacks some.
   Task<std::int64_t> resume(LoadOptions options = {}, CallSite site = CallSite::current());
+  // What load() reports of the last resume(), such as parameters whose moments are new.
+  const LoadReport& report() const;
   // After step `step`, counted from 1: if it is a multiple of `every`, awaits the save before and
   // begins another; resumes when the values are copied, and may change. A thread of each rank writes
   // them while training goes on, which calls after() at each step, and finish() at the end.

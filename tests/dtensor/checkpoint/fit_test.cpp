@@ -35,5 +35,17 @@ TEST(Complaints, NameTheFirstAndCountTheRest) {
   EXPECT_EQ(text.substr(text.size() - 16), "no 7; and 3 more");
 }
 
+TEST(Complaints, NameFiveOfWhatIsMissingAndFiveOfWhatIsUnexpected) {
+  EXPECT_EQ(first_of({"a"}), "'a'");
+  LoadReport report;
+  report.missing = {"a", "b", "c", "d", "e"};
+  report.unexpected = {"f", "g", "h", "i", "j", "k", "l"};
+  Complaints complaints;
+  complaints.add_names(report);
+  const std::string text = message_of([&] { complaints.require_none("load: m"); });
+  EXPECT_CONTAINS(text, "lacks 'a', 'b', 'c', 'd', 'e'; ");
+  EXPECT_CONTAINS(text, "has 'f', 'g', 'h', 'i', 'j' and 2 more, ");
+}
+
 }  // namespace
 }  // namespace coshard::testing

@@ -70,6 +70,35 @@ TEST(Load, S25ReadsEachByteOnceWindowAfterWindow) {
   EXPECT_LE(read, stored + 2 * 4096);  // the heads of two files
 }
 
+TEST(Load, S8EachByteButZeroIsTrueAndIsSavedAsOne) {
+  const ScratchFolder scratch;
+  const std::string bytes("\x00\x01\x02\xff\x80", 5);
+  scratch.write("m/model.safetensors",
+                stored_file(R"({"x":{"dtype":"BOOL","shape":[5],"data_offsets":[0,5]}})", bytes));
+  for (const Meshed& place : {Meshed{{1}, {Replicate()}}, Meshed{{2}, {Replicate()}},
+                              Meshed{{2}, {Shard(0)}}, Meshed{{3}, {Shard(0)}}}) {
+    const std::string folder = scratch.path(str_cat("n", ranks_of(place), place.layout));
+    on_ranks(ranks_of(place), [&](World& world) -> Task<void> {
+      const DeviceMesh mesh = mesh_of(world, place);
+      State state;
+      state.add("x",
+                distribute_tensor(zeros(world.device(), {5}, DType::Bool), mesh, place.layout));
+      Task<LoadReport> loading = load(state, scratch.path("m"));
+      co_await std::move(loading);
+      const Tensor local = state["x"].raw_local();
+      std::string memory(static_cast<std::size_t>(local.local_numel()), '?');
+      world.device()->download(memory.data(), local.const_data(), memory.size());
+      for (const char byte : memory) EXPECT_TRUE(byte == 0 || byte == 1) << int{byte};
+      EXPECT_EQ(full_tensor(state["x"]).to_vector(), (std::vector<double>{0, 1, 1, 1, 1}))
+          << place.layout;
+      Task<void> saved = save(state, folder);
+      co_await std::move(saved);
+    });
+    const std::string file = bytes_of(folder + "/model.safetensors");
+    EXPECT_EQ(file.substr(file.size() - 5), std::string("\0\1\1\1\1", 5)) << place.layout;
+  }
+}
+
 TEST(Load, S31NamesAllThatDoesNotFitAndChangesNothing) {
   const ScratchFolder scratch;
   alone([&](World& world) -> Task<void> {

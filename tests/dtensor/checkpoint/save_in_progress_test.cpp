@@ -8,6 +8,7 @@
 #include <coshard/dtensor/tape.h>
 #include <coshard/runtime/launch/simulate.h>
 #include "tests/dtensor/checkpoint/saved_states.h"
+#include "tests/support/seeds.h"
 
 namespace coshard::testing {
 namespace {
@@ -44,7 +45,8 @@ TEST(AsyncSave, S40InAnyOrderOfTheSimulator) {
   const ScratchFolder scratch;
   on_ranks(1, [&](World& world) { return save_it(world, kPlacements[0], scratch.path("want")); });
   const std::string want = bytes_of(scratch.path("want/model.safetensors"));
-  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+  const std::uint64_t orders = test::number_of("--seeds", "COSHARD_SEEDS", 60);
+  for (std::uint64_t seed = 0; seed < orders; ++seed) {
     WorldOptions options;
     options.ranks = 4;
     const std::string folder = scratch.path(std::to_string(seed));

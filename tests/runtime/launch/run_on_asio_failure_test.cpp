@@ -115,6 +115,19 @@ TEST(RunOnAsio, ARankThatNobodyWillResumeEndsWithItsPeers) {
   EXPECT_EQ(counts.alive(), 0);
 }
 
+Task<void> leaves_what_it_must_finish(World& world, bool fails) {
+  if (world.rank() == 0) world.must_finish(&world, "left it");
+  CS_REQUIRE(!fails || world.rank() > 0, "no");
+  co_return;
+}
+TEST(RunOnAsio, AProgramMustFinishWhatItSaysAndAnErrorNamesWhatIsLeft) {
+  for (const bool fails : {false, true}) {
+    const End end = end_on_one_thread(
+        2, [&](World& world) { return leaves_what_it_must_finish(world, fails); });
+    EXPECT_EQ(end.text, fails ? "rank 0: no; left it" : "rank 0: left it");
+  }
+}
+
 Task<void> suspends_for_good(World&) { co_await std::suspend_always{}; }
 TEST(RunOnAsio, ATaskThatNobodyWillCompleteIsAnError) {
   const End end = end_on_one_thread(2, suspends_for_good);

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <boost/asio/steady_timer.hpp>
+#include <functional>
 #include <stdexcept>
 #include <vector>
 
@@ -176,6 +177,44 @@ TEST(RunRanks, RunsTwoRanksWhereNoNumberIsGiven) {
     co_return;
   });
   EXPECT_EQ(ran, 2);
+}
+
+// Rank `who` leaves something behind.
+Task<void> leaves(World& world, int who, const std::function<void()>& at_the_end) {
+  world.must_finish(&world, "left it");
+  if (world.rank() != who) world.finished(&world);
+  at_the_end();
+  co_return;
+}
+
+TEST(RunRanks, AProgramMustFinishWhatItSaysAndAnErrorNamesWhatIsLeft) {
+  std::string line;
+  WorldOptions options;
+  options.ranks = 2;
+  options.on_failure = [&](const Failure& failure) { line = failure.line(); };
+  const auto text_of_run = [&](int who, const std::function<void()>& at_the_end) {
+    line.clear();
+    try {
+      run_ranks(options, [&](World& world) { return leaves(world, who, at_the_end); });
+    } catch (const std::exception& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const std::string ended = text_of_run(0, [] {});
+  EXPECT_EQ(ended, "rank 0: left it");
+  EXPECT_EQ(line, ended);
+  const auto fails_on = [](int rank) {
+    return [rank] { CS_REQUIRE(World::current()->rank() != rank, "no"); };
+  };
+  EXPECT_EQ(text_of_run(-1, fails_on(1)), "rank 1: no");
+  EXPECT_EQ(text_of_run(0, fails_on(0)), "rank 0: no; left it");
+  EXPECT_EQ(line, "rank 0: no; left it");
+  const auto throws_its_own = [] {
+    if (World::current()->rank() == 0) throw Boom();
+  };
+  EXPECT_EQ(text_of_run(0, throws_its_own), Boom().what());
+  EXPECT_EQ(line, str_cat("rank 0: ", Boom().what(), "; left it"));
 }
 
 TEST(RunRanks, RefusesToRunNoProgram) {

@@ -23,7 +23,8 @@ static_assert(std::is_trivially_destructible_v<SaveOptions>);  // C9: a default 
 
 // Writes model.safetensors, or files of SaveOptions::file_bytes and model.safetensors.index.json,
 // into a new folder, on storage that all ranks share. All ranks of the world call it, with the same
-// names. Tied tensors are written once, under their first name; a Partial is reduced.
+// names. Tied tensors are written once, under their first name. A Partial is written as its sum (or
+// mean, …), which loads into a Replicate or a Shard, not into a Partial again.
 //   Resumes: when all is on the disk and the folder has its name; until then it is `folder`.part,
 //            which a failure removes.
 //   Memory:  this rank's share of at most 32 MiB per window, and what it sends for those;

@@ -70,8 +70,8 @@ class Optimizer {
     Tensor tensor;
   };
   virtual std::vector<Moment> moments(std::size_t) const { return {}; }
-  // How often it has been stepped, where that counts.
-  virtual std::int64_t steps_of(std::size_t) const { return 0; }
+  // How often it has been stepped, as far as that counts; -1: it never has moments.
+  virtual std::int64_t steps_of(std::size_t) const { return -1; }
   // Makes its moments, without values, as if it had been stepped so often, once it has the value
   // that belongs to them: for `load`.
   virtual void start(std::size_t, std::int64_t) {}
@@ -123,7 +123,9 @@ class SGD : public Optimizer {
  public:
   SGD(std::vector<Tensor> parameters, SGDOptions options = {});
   std::vector<Moment> moments(std::size_t i) const override;
-  std::int64_t steps_of(std::size_t i) const override { return momentum_[i].defined() ? 1 : 0; }
+  std::int64_t steps_of(std::size_t i) const override {
+    return options_.momentum == 0 ? -1 : momentum_[i].defined() ? 1 : 0;
+  }
   void start(std::size_t i, std::int64_t steps) override;
 
  private:
