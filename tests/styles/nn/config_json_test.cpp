@@ -59,7 +59,7 @@ TEST(CausalLM, S11RefusesAConfigOfMoreThanFourMegabytes) {
   folder.write("config.json", text);
   EXPECT_EQ(read_config(folder.path("")), read(base()));
   folder.write("config.json", text + " ");
-  EXPECT_NE(message_of([&] { read_config(folder.path("")); }).find("config of 4194305 bytes"),
+  EXPECT_NE(message_of([&] { read_config(folder.path("")); }).find("has 4194305 bytes"),
             std::string::npos);
 }
 
