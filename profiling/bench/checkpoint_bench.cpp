@@ -12,7 +12,9 @@
 #include <coshard/dtensor/checkpoint/save.h>
 #include <coshard/dtensor/distribute.h>
 #include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/ops/ops.h>
 #include <coshard/runtime/launch/world.h>
+#include <coshard/styles/checkpoints.h>
 #include "profiling/bench/benches.h"
 #include "profiling/bench/peer.h"
 #include "profiling/bench/timed.h"
@@ -182,6 +184,111 @@ class SaveRounds {
   std::vector<State> states_;
 };
 
+// How much of the disk's rate saves after each step ask for, and how much longer steps may be.
+struct Demand {
+  const char* name;
+  double share, most;
+};
+constexpr Demand kDemands[] = {{"at_5_percent", 0.05, 1.03}, {"at_full_rate", 1, 1.5}};
+
+struct SavedModel : Module {
+  explicit SavedModel(Tensor values) : w(std::move(values)) { register_parameter("w", w); }
+  Tensor w;
+};
+
+// Steps with and without a save after each: matmuls for as long as the disk needs for the share of
+// its rate. One rank's.
+class StepRounds {
+ public:
+  StepRounds(World& world, const CheckpointOptions& options, Samples& samples)
+      : world_(world), options_(options), samples_(samples) {}
+
+  Task<void> run() {
+    for (const Demand& demand : kDemands) {
+      Task<void> measured = measure(demand);
+      co_await std::move(measured);
+    }
+  }
+
+ private:
+  static constexpr double kSeconds = 0.2;  // of a step, or less where the state would be too large
+  static constexpr int kSteps = 8, kMatmul = 256, kTried = 50;
+
+  void together() const {
+    Collective call;
+    world_.communicator()->issue(call).wait();
+  }
+  void compute(int matmuls) const {
+    const Tensor x = full(world_.device(), {kMatmul, kMatmul}, 1e-3);
+    for (int i = 0; i < matmuls; ++i) matmul(x, x);
+  }
+  double seconds_of_matmul() const {
+    compute(kTried);
+    together();
+    const auto begin = std::chrono::steady_clock::now();
+    compute(kTried);
+    together();
+    return seconds_since(begin) / kTried;
+  }
+  Task<double> seconds_of_step(int matmuls, Checkpoints* checkpoints) {
+    together();
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < kSteps; ++i) {
+      compute(matmuls);
+      if (checkpoints == nullptr) continue;
+      Task<void> saved = checkpoints->after(++step_);
+      co_await std::move(saved);
+    }
+    together();
+    const double seconds = seconds_since(begin) / kSteps;
+    if (checkpoints == nullptr) co_return seconds;
+    Task<void> finished = checkpoints->finish();
+    co_await std::move(finished);
+    co_return seconds;
+  }
+  Task<void> measure(const Demand& demand) {
+    together();
+    const auto dd = samples_.find("dd_write");  // of rank 0, which adds others after the next one
+    if (dd == samples_.end()) co_return;
+    const double rate = robust_stats(dd->second).median * kMega * demand.share;
+    const double bytes = std::min(options_.megabytes * kMega, rate * kSeconds);
+    const auto rows = static_cast<std::int64_t>(bytes) / world_.size() / kColumns / 4;
+    const DeviceMesh mesh = init_device_mesh(world_, {world_.size()}, {"ranks"});
+    SavedModel model(from_local(full(world_.device(), {rows, kColumns}, 1), mesh, {Shard(0)}));
+    Checkpoints checkpoints(model, fmt::format("{}/{}", options_.folder, demand.name),
+                            {.every = 1, .keep = 1});
+    Task<void> started = checkpoints.start();
+    co_await std::move(started);
+    const int matmuls = static_cast<int>(bytes / rate / seconds_of_matmul()) + 1;
+    for (int round = -1; round < options_.rounds; ++round) {  // the first one warms up
+      Task<double> plain = seconds_of_step(matmuls, nullptr);
+      const double without = co_await std::move(plain);
+      Task<double> saving = seconds_of_step(matmuls, &checkpoints);
+      const double with = co_await std::move(saving);
+      if (world_.rank() > 0 || round < 0) continue;
+      samples_[fmt::format("step_{}", demand.name)].push_back(without * 1e3);
+      samples_[fmt::format("saved_step_{}", demand.name)].push_back(with * 1e3);
+      samples_[fmt::format("saves_{}", demand.name)].push_back(with / without);
+    }
+  }
+
+  World& world_;
+  const CheckpointOptions& options_;
+  Samples& samples_;
+  std::int64_t step_ = 0;
+};
+
+Result result_of(const std::string& name, const std::vector<double>& values) {
+  const RobustStats stats = robust_stats(values);
+  if (name.starts_with("saves_"))
+    for (const Demand& demand : kDemands)
+      if (name.ends_with(demand.name)) return measured(name, stats, "x", demand.most);
+  if (name.find("step_") != std::string::npos) return measured(name, stats, "ms");
+  if (name.ends_with("_cpu")) return measured(name, stats, "s/GB");
+  if (name.ends_with("_cached")) return measured(name, stats, "%", 5);
+  return measured(name, stats, "MB/s", std::nullopt, true);
+}
+
 void add_ratios(Report& report) {
   const auto add = [&](const std::string& name, const char* peer, std::optional<double> target) {
     const Result *ours = report.find(name), *other = report.find(peer);
@@ -228,16 +335,11 @@ Report bench_checkpoint(const CheckpointOptions& options) {
     SaveRounds rounds(world, own, samples);
     Task<void> measured = rounds.run();
     co_await std::move(measured);
+    StepRounds steps(world, own, samples);
+    Task<void> stepped = steps.run();
+    co_await std::move(stepped);
   });
-  for (const auto& [name, values] : samples) {
-    const bool is_cpu = name.ends_with("_cpu"), is_share = name.ends_with("_cached");
-    report.results.push_back(measured(name, robust_stats(values),
-                                      is_cpu     ? "s/GB"
-                                      : is_share ? "%"
-                                                 : "MB/s",
-                                      is_share ? std::optional(5.0) : std::nullopt,
-                                      !is_cpu && !is_share));
-  }
+  for (const auto& [name, values] : samples) report.results.push_back(result_of(name, values));
   add_ratios(report);
   if (!options.peer.empty()) beside_dcp(report, own);
   fs::remove_all(own.folder);

@@ -22,6 +22,15 @@ TEST(CheckpointBench, HasAllFiguresAndLeavesNothing) {
   }
   for (const char* name : {"save_cached", "save_cpu", "load_cpu"})
     EXPECT_NE(report.find(name), nullptr) << name;
+  for (const char* demand : {"at_5_percent", "at_full_rate"}) {  // S41
+    const Result *plain = report.find(std::string("step_") + demand),
+                 *saved = report.find(std::string("saved_step_") + demand),
+                 *asked = report.find(std::string("saves_") + demand);
+    ASSERT_TRUE(plain != nullptr && saved != nullptr && asked != nullptr) << demand;
+    EXPECT_GT(plain->value, 0);
+    EXPECT_DOUBLE_EQ(asked->value, saved->value / plain->value);
+    EXPECT_TRUE(asked->target && !asked->more_is_better);
+  }
   EXPECT_TRUE(std::filesystem::is_empty(scratch.path("")));
 }
 
