@@ -12,20 +12,6 @@ namespace {
 
 using Steps = std::vector<std::int64_t>;
 
-Task<std::string> refusal_of_step(Task<void> task) {
-  std::string text;
-  try {
-    co_await std::move(task);
-  } catch (const Error& error) {
-    text = error.message();
-  }
-  co_return text;
-}
-Task<void> without_step(Task<std::int64_t> task) {
-  const std::int64_t step = co_await std::move(task);
-  static_cast<void>(step);
-}
-
 // Trains from where the folder stands to step `end`; a checkpoint every 2 steps.
 Task<Losses> train_to(World& world, Cut cut, std::string folder, std::int64_t end) {
   Task<std::shared_ptr<nn::CausalLM>> making = made(world, cut, end == 5 ? 1 : 2, DType::F64);
@@ -91,17 +77,17 @@ TEST(Checkpoints, LoseNoStepThatIsThere) {
       co_await std::move(saved);
       Task<void> same = first.save(3);
       co_await std::move(same);
-      Task<std::string> back = refusal_of_step(first.save(2));
+      Task<std::string> back = refusal(first.save(2));
       const std::string back_text = co_await std::move(back);
       EXPECT_CONTAINS(back_text, "step 2 does not follow step 3");
       Checkpoints second(mlp, scratch.path("a"));
-      Task<std::string> held = refusal_of_step(second.save(4));
+      Task<std::string> held = refusal(second.save(4));
       const std::string held_text = co_await std::move(held);
       EXPECT_CONTAINS(held_text, "process ");
       EXPECT_CONTAINS(held_text, " saves there");
     }
     Checkpoints third(mlp, scratch.path("a"));
-    Task<std::string> over = refusal_of_step(third.save(3));
+    Task<std::string> over = refusal(third.save(3));
     const std::string over_text = co_await std::move(over);
     EXPECT_CONTAINS(over_text, "resume()");
     Task<std::int64_t> resumed = third.resume();
@@ -167,7 +153,7 @@ TEST(Checkpoints, RefuseAFolderThatOnlyLooksLikeAStep) {
   on_ranks(2, [&](World& world) -> Task<void> {
     Mlp mlp(world);
     Checkpoints made(mlp, scratch.path("a"));
-    Task<std::string> resuming = refusal_of_step(without_step(made.resume()));
+    Task<std::string> resuming = refusal(made.resume());
     const std::string text = co_await std::move(resuming);
     EXPECT_CONTAINS(text, "a/step-007: ");
   });
@@ -196,7 +182,7 @@ TEST(Checkpoints, S19DoNotPassOverADamagedOne) {
     on_ranks(2, [&](World& world) -> Task<void> {
       Mlp mlp(world);
       Checkpoints made(mlp, scratch.path("a"));
-      Task<std::string> resuming = refusal_of_step(without_step(made.resume()));
+      Task<std::string> resuming = refusal(made.resume());
       std::string said = co_await std::move(resuming);
       const std::lock_guard lock(mutex);
       text = std::move(said);
@@ -221,7 +207,7 @@ TEST(Checkpoints, S21RefuseWhatIsNoFolderBeforeTheFirstStep) {
   on_ranks(2, [&](World& world) -> Task<void> {
     Mlp mlp(world);
     Checkpoints made(mlp, scratch.path("file"));
-    Task<std::string> resuming = refusal_of_step(without_step(made.resume()));
+    Task<std::string> resuming = refusal(made.resume());
     const std::string text = co_await std::move(resuming);
     EXPECT_CONTAINS(text, "rank 0: ");
     EXPECT_CONTAINS(text, "no folder");

@@ -42,16 +42,6 @@ TEST(OptimizerState, HasWhatHasBeenSteppedAndNamesWhatIsNot) {
   });
 }
 
-Task<std::string> refusal_of_state(Task<LoadReport> task) {
-  std::string text;
-  try {
-    co_await std::move(task);
-  } catch (const Error& error) {
-    text = error.message();
-  }
-  co_return text;
-}
-
 // "p0" to "p7", of which an optimizer steps some.
 struct Eight : Module {
   explicit Eight(World& world) {
@@ -86,7 +76,7 @@ TEST(OptimizerState, S38OfOtherParametersIsRefusedByTheFirstFiveOrStartsThemAsNe
     Task<void> too = step_once(of_seven);
     co_await std::move(too);
     const State state = state_dict(of_six, saved);
-    Task<std::string> refused = refusal_of_state(load_state_dict(of_seven, loaded, state));
+    Task<std::string> refused = refusal(load_state_dict(of_seven, loaded, state));
     const std::string text = co_await std::move(refused);
     EXPECT_CONTAINS(text, "lacks 'p6', 'p7', ");
     EXPECT_CONTAINS(text, "has 'p0', ");
@@ -94,12 +84,12 @@ TEST(OptimizerState, S38OfOtherParametersIsRefusedByTheFirstFiveOrStartsThemAsNe
 
     AdamW of_last(loaded.some(6, 8)), of_first(saved.some(0, 8));
     const State two = state_dict(of_last, loaded);
-    Task<std::string> fewer = refusal_of_state(load_state_dict(of_first, saved, two));
+    Task<std::string> fewer = refusal(load_state_dict(of_first, saved, two));
     const std::string fewer_text = co_await std::move(fewer);
     EXPECT_CONTAINS(fewer_text, "lacks 'p0', 'p1', 'p2', 'p3', 'p4' and 1 more, ");
     EXPECT_EQ(fewer_text.find("has '"), std::string::npos) << fewer_text;
     const State eight = state_dict(of_first, saved);
-    Task<std::string> more = refusal_of_state(load_state_dict(of_last, loaded, eight));
+    Task<std::string> more = refusal(load_state_dict(of_last, loaded, eight));
     const std::string more_text = co_await std::move(more);
     EXPECT_CONTAINS(more_text, "has 'p0', 'p1', 'p2', 'p3', 'p4' and 1 more, ");
 
@@ -125,17 +115,17 @@ TEST(OptimizerState, S38OfAnotherOptimizerIsRefusedOrStartsAsNew) {
     co_await std::move(once);
     const State rate = state_dict(plain, saved);
     EXPECT_EQ(rate.size(), 1U);
-    Task<std::string> refused = refusal_of_state(load_state_dict(second, loaded, rate));
+    Task<std::string> refused = refusal(load_state_dict(second, loaded, rate));
     const std::string text = co_await std::move(refused);
     EXPECT_CONTAINS(text, "lacks 'p0', 'p1', 'p2', 'p3', 'p4' and 3 more, ");
 
     Task<void> twice = step_once(first);
     co_await std::move(twice);
     const State adamw = state_dict(first, saved);
-    Task<std::string> largest = refusal_of_state(load_state_dict(second, loaded, adamw));
+    Task<std::string> largest = refusal(load_state_dict(second, loaded, adamw));
     const std::string largest_text = co_await std::move(largest);
     EXPECT_CONTAINS(largest_text, "lacks 'p0.max_exp_avg_sq', ");
-    Task<std::string> moments = refusal_of_state(load_state_dict(plain, saved, adamw));
+    Task<std::string> moments = refusal(load_state_dict(plain, saved, adamw));
     const std::string moments_text = co_await std::move(moments);
     EXPECT_CONTAINS(moments_text, "has 'p0.exp_avg', ");
 

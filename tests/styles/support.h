@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <string>
+#include <type_traits>
 
 #include <coshard/coshard.h>
 #include "tests/support/contains.h"
@@ -104,6 +105,22 @@ inline std::string error_of(const std::function<void()>& call,
     return error.what();
   }
   return "nothing was thrown";
+}
+// The text of an Error of any kind; "": none.
+template <class Result>
+Task<std::string> refusal(Task<Result> task) {
+  std::string text;
+  try {
+    if constexpr (std::is_void_v<Result>) {
+      co_await std::move(task);
+    } else {
+      const Result result = co_await std::move(task);
+      static_cast<void>(result);
+    }
+  } catch (const Error& error) {
+    text = error.message();
+  }
+  co_return text;
 }
 inline Task<void> discard(Task<Tensor> task) {
   const Tensor result = co_await std::move(task);

@@ -7,20 +7,6 @@
 namespace coshard::testing {
 namespace {
 
-Task<std::string> refusal(Task<void> task) {
-  std::string text;
-  try {
-    co_await std::move(task);
-  } catch (const Error& error) {
-    text = error.message();
-  }
-  co_return text;
-}
-Task<void> no_report(Task<LoadReport> task) {
-  const LoadReport report = co_await std::move(task);
-  static_cast<void>(report);
-}
-
 Task<void> step_both(Mlp& mlp, Optimizer& a, Optimizer& b, World& world) {
   Task<Tensor> forward = mlp.net1.forward(random(world, {4, 10}));
   const Tensor hidden = co_await std::move(forward);
@@ -88,17 +74,17 @@ TEST(TrainingParts, RefuseWhatDoesNotFit) {
 
     TrainingParts fewer(mlp);
     fewer.add("position", &position);
-    Task<std::string> lost = refusal(no_report(fewer.load(scratch.path("m"), {}, true)));
+    Task<std::string> lost = refusal(fewer.load(scratch.path("m"), {}, true));
     const std::string lost_text = co_await std::move(lost);
     EXPECT_CONTAINS(lost_text, "training/optimizer.safetensors");
     TrainingParts values(mlp);
     values.add("optimizer", optimizer);
-    Task<std::string> value = refusal(no_report(values.load(scratch.path("m"), {}, true)));
+    Task<std::string> value = refusal(values.load(scratch.path("m"), {}, true));
     const std::string value_text = co_await std::move(value);
     EXPECT_CONTAINS(value_text, "'position'");
     double real = 0;
     values.add("position", &real);
-    Task<std::string> kind = refusal(no_report(values.load(scratch.path("m"), {}, true)));
+    Task<std::string> kind = refusal(values.load(scratch.path("m"), {}, true));
     const std::string kind_text = co_await std::move(kind);
     EXPECT_CONTAINS(kind_text, "'position'");
 
@@ -108,7 +94,7 @@ TEST(TrainingParts, RefuseWhatDoesNotFit) {
     EXPECT_CONTAINS(differs_text, "'position' is 0 on rank 0 and 1 on rank 1");
     Task<void> model = save(mlp, scratch.path("model"));
     co_await std::move(model);
-    Task<std::string> alone = refusal(no_report(parts.load(scratch.path("model"), {}, true)));
+    Task<std::string> alone = refusal(parts.load(scratch.path("model"), {}, true));
     const std::string alone_text = co_await std::move(alone);
     EXPECT_CONTAINS(alone_text, "no checkpoint of training");
   });
@@ -124,7 +110,7 @@ TEST(TrainingParts, S38AReportNamesParametersThatStartAsNew) {
     more.add("optimizer", of_all);
     Task<void> saved = parts.save(scratch.path("m"), {});
     co_await std::move(saved);
-    Task<std::string> refused = refusal(no_report(more.load(scratch.path("m"), {}, true)));
+    Task<std::string> refused = refusal(more.load(scratch.path("m"), {}, true));
     const std::string text = co_await std::move(refused);
     EXPECT_CONTAINS(text, "m/training/optimizer: lacks 'net2.weight', 'net2.bias', ");
     LoadOptions any;
@@ -187,7 +173,7 @@ TEST(TrainingParts, S36KeepStreamsOfRanksThatDrawApart) {
         co_await std::move(saved);
         co_return;
       }
-      Task<std::string> loading = refusal(no_report(parts.load(scratch.path("m"), {}, true)));
+      Task<std::string> loading = refusal(parts.load(scratch.path("m"), {}, true));
       const std::string text = co_await std::move(loading);
       if (ranks == 2) {
         EXPECT_EQ(text, "");
