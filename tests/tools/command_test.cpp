@@ -103,7 +103,7 @@ TEST(Command, SimulateNamesWhatIsNotAsItShouldBe) {
   expect_refused("simulate --mesh tp=8", "--model");
   expect_refused("simulate --model llama-70b", "simulate needs --mesh, such as dp=32,tp=8");
   expect_refused("simulate --model llama-7b --mesh tp=8",
-                 "--model llama-7b: there is no such file; expected llama-8b, llama-70b or a "
+                 "--model llama-7b: No such file or directory; expected llama-8b, llama-70b or a "
                  "model's config.json");
   expect_refused("simulate --model llama-8b --mesh tp=8 --gpu h1",
                  "--gpu h1: No such file or directory; expected h100, h200");

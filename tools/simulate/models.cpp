@@ -1,8 +1,12 @@
 #include "tools/simulate/models.h"
 
+#include <fstream>
+#include <iterator>
+#include <utility>
+
 #include <coshard/runtime/error.h>
-#include <coshard/styles/nn/config_json.h>
-#include "dtensor/checkpoint/file.h"
+#include "profiling/input_file.h"
+#include "styles/nn/config_text.h"
 #include "tools/simulate/figures.h"
 
 namespace coshard::tools {
@@ -32,9 +36,11 @@ nn::CausalLMConfig config_of(const Preset& p) {
 }
 
 nn::CausalLMConfig from_file(const std::string& name) {
-  CS_REQUIRE(is_there(name), "--model ", name, ": there is no such file; expected ",
-             listed(model_presets()), " or a model's config.json");
-  const nn::CausalLMConfig config = nn::read_config(name);
+  std::ifstream file =
+      open_input(name, "--model",
+                 str_cat("; expected ", listed(model_presets()), " or a model's config.json"));
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  const nn::CausalLMConfig config = nn::config_of_text(std::move(text), name, {});
   const auto require = [&](const char* key, std::int64_t value, std::int64_t most) {
     CS_REQUIRE(value <= most, "--model ", name, ": ", key, " ", value, " is more than ", most);
   };

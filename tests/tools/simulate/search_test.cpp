@@ -10,7 +10,7 @@
 namespace coshard::tools {
 namespace {
 
-constexpr const char* kModel = R"({"vocab_size": 1024, "hidden_size": 512,
+constexpr const char* kModel = R"({"model_type": "llama", "vocab_size": 1024, "hidden_size": 512,
     "intermediate_size": 1536, "num_hidden_layers": 2, "num_attention_heads": 8})";
 
 // A text that can be read once.

@@ -22,7 +22,8 @@ using coshard::testing::json_holds, coshard::testing::temporary_path;
 class Simulate : public ::testing::Test {
  protected:
   Simulate() {
-    std::ofstream(model_) << R"({"vocab_size": 1024, "hidden_size": 512, "intermediate_size": 1536,
+    std::ofstream(model_)
+        << R"({"model_type": "llama", "vocab_size": 1024, "hidden_size": 512, "intermediate_size": 1536,
         "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 8})";
     options_.model = model_;
     options_.mesh = "dp=4,tp=4";
@@ -222,9 +223,10 @@ TEST_F(Simulate, ASearchNeedsANumberOfGpus) {
 TEST_F(Simulate, CountsBiases) {
   options_.json = true;
   const auto parameters = [&](const char* biases) {
-    std::ofstream(model_) << R"({"vocab_size": 1024, "hidden_size": 512, "intermediate_size": 1536,
+    std::ofstream(model_)
+        << R"({"model_type": "llama", "vocab_size": 1024, "hidden_size": 512, "intermediate_size": 1536,
         "num_hidden_layers": 2, "num_attention_heads": 8, "attention_bias": )"
-                          << biases << R"(, "mlp_bias": )" << biases << "}";
+        << biases << R"(, "mlp_bias": )" << biases << "}";
     return Json::parse(said())["parameters"].get<double>();
   };
   for (const char* plan : {"tp", "tp-sp"}) {
@@ -248,7 +250,8 @@ TEST_F(Simulate, RefusesAStepThatTakesMoreThanItCanCount) {
     refused("sim: the program takes more than 1000000000000000 ns");
   }
   options_.link = "";
-  std::ofstream(model_) << R"({"vocab_size": 10000000, "hidden_size": 10000000,
+  std::ofstream(model_)
+      << R"({"model_type": "llama", "vocab_size": 10000000, "hidden_size": 10000000,
       "intermediate_size": 10000000, "num_hidden_layers": 1000, "num_attention_heads": 10000})";
   refused("sim: the program needs more than 1000000000000000 bytes of memory");
 }
