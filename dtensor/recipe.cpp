@@ -96,7 +96,8 @@ void Recipe::fail_empty() const {
                  "read values; materialize() it first, or make it outside of that scope"));
   fail(ErrorKind::BadInput,
        str_cat(what, name.starts_with("parameter") ? "; call load(module, folder) or " : "; call ",
-               "materialize(", name.empty() ? "tensor" : "module", ") before it is read"));
+               "materialize(", name.empty() ? "tensor" : "module",
+               ") before it is read; a DeferredInit that is open records writes"));
 }
 
 bool Recipe::covers(const Tensor& x) const {

@@ -15,7 +15,8 @@ void require_whole_groups(Module& module, const DeviceMesh& mesh, const ShardAxe
        str_cat("ColwiseParallel: '", module.path(), "' has ", columns / axes.group, " heads of ",
                axes.group, " columns, which ", mesh,
                " would cut apart in local outputs; give q, k and v the style "
-               "ColwiseParallel{.use_local_output = false}"));
+               "ColwiseParallel{.use_local_output = false}, and their norms, if they have some, "
+               "SequenceParallel{.sequence_dim = 2, .use_local_output = false}"));
 }
 
 }  // namespace

@@ -182,6 +182,17 @@ const Manifest::File& Manifest::file(const std::string& folder, const std::strin
   return found->second;
 }
 
+void Manifest::require_text(const std::string& folder, const std::string& name,
+                            std::string_view text) const {
+  const auto known = files_.find(name);
+  Manifest read;
+  read.add(name, text);
+  CS_REQUIRE(known == files_.end() || known->second == read.files_.at(name),
+             (std::filesystem::path(folder) / name).string(), ": is damaged, or was changed: its ",
+             text.size(),
+             " bytes are not those that were written; to use it as it is, remove training/");
+}
+
 void Manifest::require_same(const File& file, const std::string& path, std::int64_t at,
                             std::span<const std::byte> bytes, const Holds& holds) {
   while (!bytes.empty()) {

@@ -40,6 +40,11 @@ class Manifest {
   // Error{BadInput}: the file, which the folder has, is not among them.
   const File& file(const std::string& folder, const std::string& name) const;
 
+  // Error{BadInput}: `text`, read from the file of this name, is not what was written. It may be none
+  // of the checkpoint's.
+  void require_text(const std::string& folder, const std::string& name,
+                    std::string_view text) const;
+
   // What bytes [begin, end) of a file hold, for an error.
   using Holds = std::function<std::string(std::int64_t begin, std::int64_t end)>;
   // Error{BadInput}: these bytes of the file, which begin a chunk, are not those that were written.

@@ -37,7 +37,8 @@ FolderText FolderText::of(const std::string& path, std::string_view stem) {
     return text;
   }
   CS_REQUIRE(is_there(index), path, ": has neither ", name_of_whole, " nor ", name_of_whole,
-             ".index.json; of another file give the path");
+             ".index.json; of another safetensors file give the path, and save a model of another "
+             "format, such as pytorch_model.bin, as safetensors");
   text.index_path = index;
   text.index = read_text(index, kMaxIndex);
   const WeightMap map(text.index, index);

@@ -14,6 +14,7 @@
 #include <coshard/runtime/error.h>
 #include "dtensor/checkpoint/file.h"
 #include "dtensor/checkpoint/local_parts.h"
+#include "dtensor/checkpoint/strict_json.h"
 
 namespace coshard {
 namespace {
@@ -65,6 +66,19 @@ bool is_at(int folder, const std::string& path) {
          open.st_ino == named.st_ino && open.st_dev == named.st_dev;
 }
 
+// Error{BadInput}: a folder with more than a model in it, or with none.
+void require_model(const std::string& path) {
+  bool has_model = false;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
+    const std::string name = entry.path().filename().string();
+    CS_REQUIRE(!entry.is_directory() || name == "training", path, ": has the folder '",
+               shortened(name), "', which is no part of a model; `overwrite` would remove it");
+    has_model = has_model || name == "model.safetensors" || name == "model.safetensors.index.json";
+  }
+  CS_REQUIRE(has_model || is_empty_folder(path), path,
+             ": has no model, so `overwrite` does not replace it; give another folder");
+}
+
 // Where the file system cannot exchange two names, there is none for a moment.
 void replace(const std::string& path, const std::string& by) {
   if (::renameat2(AT_FDCWD, by.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0) return;
@@ -96,6 +110,7 @@ NewFolder::NewFolder(std::string path, bool replaces)
   CS_REQUIRE(!there || fs::is_directory(path_, error), path_, ": is there and is no folder");
   CS_REQUIRE(!there || replaces || is_empty_folder(path_), path_,
              ": is there and is not empty; give another folder, or say `overwrite`");
+  if (there && replaces) require_model(path_);
   while (::mkdir(part_.c_str(), kFolderMode) != 0) {
     if (errno != EEXIST) fail_to(part_, "made");
     CS_REQUIRE(fs::exists(at(kMark), error) || is_empty_folder(part_), part_,

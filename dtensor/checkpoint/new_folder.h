@@ -10,9 +10,9 @@ namespace coshard {
 class NewFolder {
  public:
   // Makes `path`.part, in place of one that a save that died has left. `path` is resolved().
-  // Error{BadInput}: a `path`.part that no save has made; `path` is
-  // there and not empty, unless `replaces`, or is no folder; another process is making it; it cannot
-  // be made.
+  // Error{BadInput}: a `path`.part that no save has made; `path` is there and not empty, unless
+  // `replaces`, where it has no model or other folders than training/, or is no folder; another process
+  // is making it; it cannot be made.
   NewFolder(std::string path, bool replaces);
   ~NewFolder();  // removes `path`.part unless commit() has moved it
   NewFolder(const NewFolder&) = delete;

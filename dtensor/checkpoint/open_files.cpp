@@ -39,13 +39,7 @@ FolderText unpacked(std::vector<std::string> all) {
 // Error{BadInput}: the files are not those that the manifest tells of, as far as sizes show it.
 void require_known(const Manifest& manifest, const std::string& path, const ModelFolder& folder,
                    const FolderText& text) {
-  if (!text.index.empty()) {
-    Manifest read;
-    read.add(folder.index(), text.index);
-    CS_REQUIRE(read.file(path, folder.index()) == manifest.file(path, folder.index()),
-               text.index_path, ": is damaged: its ", text.index.size(),
-               " bytes are not those that were written; they hold names of files");
-  }
+  if (!text.index.empty()) manifest.require_text(path, folder.index(), text.index);
   for (std::size_t i = 0; i < folder.files().size(); ++i) {
     const SafetensorsHeader& file = folder.files()[i];
     const auto bytes =

@@ -98,7 +98,8 @@ std::string shortened(std::string_view text) {
 }
 
 void read_json(std::string_view text, std::string_view what, JsonEvents& events) {
-  CS_REQUIRE(text.starts_with('{'), what, ": does not begin with '{'");
+  CS_REQUIRE(text.starts_with('{'), what, ": does not begin with '{'",
+             text.starts_with("\xef\xbb\xbf") ? " but with a byte order mark" : "");
   // The parser would take it for the end.
   const std::size_t nul = text.find('\0');
   CS_REQUIRE(nul == std::string_view::npos, what, ": not JSON at byte ", nul, ": a zero byte");

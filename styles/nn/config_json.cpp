@@ -78,6 +78,7 @@ RopeConfig rope_of(const ConfigJson& object, const char* name, ConfigKeys& top,
   rope.theta = positive(keys, "rope_theta", positive(top, "rope_theta", RopeConfig{}.theta));
   if (const auto theta = top.number("rope_theta"); theta && *theta != rope.theta)
     keys.refuse("rope_theta", str_cat("differs from rope_theta ", *theta, " beside it"));
+  keys.find("finetuned");  // of how the model came to be
   if (keys.number("partial_rotary_factor").value_or(1) != 1)
     keys.refuse("partial_rotary_factor", "is not supported");
   if (rope.type != RopeType::Default) rope.factor = positive(keys, "factor", std::nullopt);
@@ -208,6 +209,10 @@ CausalLMConfig config_of(const ConfigJson& json, const std::string& file,
   c.dtype = read_dtype(keys);
   for (const std::string& key : keys.rest()) {
     const KeyEffect effect = effect_of(*family, key, json.at(key));
+    if (effect == KeyEffect::Refused && key == "quantization_config")
+      keys.refuse(key,
+                  "is not supported: the files hold quantized weights; take the folder of the "
+                  "model before it was quantized");
     if (effect == KeyEffect::Refused)
       keys.refuse(key, str_cat("changes what the model computes and is not supported; to read the "
                                "rest, ignore this key"));

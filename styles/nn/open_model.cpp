@@ -1,9 +1,12 @@
 #include <coshard/styles/nn/open_model.h>
 
 #include <filesystem>
+#include <optional>
+#include <string_view>
 
 #include <coshard/dtensor/deferred_init.h>
 #include "dtensor/checkpoint/file.h"
+#include "dtensor/checkpoint/manifest.h"
 
 namespace coshard::nn {
 namespace {
@@ -24,7 +27,12 @@ constexpr std::uint64_t kMostOfFile = 1'000'000'000;
 
 std::shared_ptr<CausalLM> open_model(const std::string& folder, World& world,
                                      const OpenModelOptions& options) {
+  const std::optional<Manifest> manifest = Manifest::of(folder);
+  const auto compare = [&](const std::string& name, std::string_view text) {
+    if (manifest) manifest->require_text(folder, name, text);
+  };
   CausalLMConfig config = read_config(folder, {.ignore = options.ignore});
+  compare("config.json", config.read_from.text);
   if (options.dtype) config.dtype = *options.dtype;
   const DeferredInit deferred;
   const auto model = std::make_shared<CausalLM>(config, world);
@@ -32,7 +40,9 @@ std::shared_ptr<CausalLM> open_model(const std::string& folder, World& world,
   for (const char* name : kTokenizerFiles) {
     const std::string path = (std::filesystem::path(folder) / name).string();
     if (!std::filesystem::exists(path, error)) continue;
-    model->tokenizer_files[name] = read_text(path, kMostOfFile);
+    std::string& text = model->tokenizer_files[name];
+    text = read_text(path, kMostOfFile);
+    compare(name, text);
   }
   return model;
 }

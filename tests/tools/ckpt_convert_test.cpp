@@ -161,7 +161,11 @@ TEST(CkptConvert, ReplacesAFolderOnlyWhenAsked) {
   folder.write("b/note.txt", "kept");
   EXPECT_CONTAINS(message_of([&] { converted(folder.path("a"), folder.path("b")); }),
                   "b: is there and is not empty");
+  EXPECT_CONTAINS(
+      message_of([&] { converted(folder.path("a"), folder.path("b"), {.overwrite = true}); }),
+      "b: has no model");
   EXPECT_EQ(read(folder.path("b/note.txt")), "kept");
+  folder.write("b/model.safetensors", "");
   converted(folder.path("a"), folder.path("b"), {.overwrite = true});
   EXPECT_TRUE(has_no_difference(folder.path("a"), folder.path("b")));
   converted(folder.path("a"), folder.path("a"), {.dtype = DType::F64, .overwrite = true});

@@ -1,8 +1,10 @@
 #include "tools/ckpt/command_line.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <iostream>
 #include <memory>
+#include <string_view>
 
 #include "tools/ckpt/ckpt.h"
 #include "tools/ckpt/convert.h"
@@ -19,7 +21,10 @@ struct Options {
 // A command on `path`; `run` returns the exit code.
 CLI::App* add(CLI::App& ckpt, std::function<int()>& chosen, const char* name, const char* help,
               std::shared_ptr<Options> options, std::function<int(const Options&)> run) {
+  const bool takes_two = name == std::string_view("diff") || name == std::string_view("convert");
   CLI::App* sub = ckpt.add_subcommand(name, help);
+  sub->footer(str_cat("Example: coshard ckpt ", name, " models/smollm2",
+                      takes_two ? " models/smollm2-b" : ""));
   sub->add_flag("--json", options->json, "print a single JSON object");
   sub->callback([options, run, &chosen] { chosen = [options, run] { return run(*options); }; });
   return sub;
@@ -63,8 +68,9 @@ void add_ckpt(CLI::App& app, std::function<int()>& chosen) {
           "of floating-point tensors; default: their own")
       ->check(
           [](const std::string& text) {
-            CS_REQUIRE(is_floating(parse_dtype(text)), "--dtype: ", text,
-                       " is no floating-point type");
+            constexpr std::string_view kFloats[] = {"f32", "f64", "bf16", "f16"};
+            CS_REQUIRE(std::ranges::find(kFloats, text) != std::end(kFloats), "--dtype ", text,
+                       " is none of f32, f64, bf16, f16");
             return std::string();
           },
           "f32, f64, bf16 or f16");

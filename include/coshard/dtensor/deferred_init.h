@@ -20,8 +20,9 @@
 // it in a recipe last until the tensor has values. distribute_tensor, from_local, styles and
 // fully_shard cut a tensor without memory without communication.
 //
-// A tensor without memory cannot be read: Error{BadInput} names the parameter and the remedy. A scope
-// belongs to its branch of the program (coshard/runtime/coro/branch.h); in the forward of a module it
+// A tensor without memory cannot be read, and outside of a scope not be written to: Error{BadInput}
+// names the parameter and the remedy. What initializes parameters later (model.apply) does so in a scope
+// of its own, before or after they are cut. A scope belongs to its branch of the program (coshard/runtime/coro/branch.h); in the forward of a module it
 // counts as closed.
 #include <coshard/dtensor/tensor.h>
 

@@ -28,6 +28,7 @@ TEST(NewFolder, IsThereOnceItIsCommitted) {
 TEST(NewFolder, LeavesNothingIfItIsNotCommitted) {
   const ScratchFolder scratch;
   scratch.write("a/old", "old");
+  scratch.write("a/model.safetensors", "old");
   {
     NewFolder made(scratch.path("a"), true);
     made.write("new", "new");
@@ -39,6 +40,7 @@ TEST(NewFolder, LeavesNothingIfItIsNotCommitted) {
 TEST(NewFolder, ReplacesWhatIsThereAtOnce) {
   const ScratchFolder scratch;
   scratch.write("a/old", "old");
+  scratch.write("a/model.safetensors", "old");
   EXPECT_NE(message_of([&] { NewFolder(scratch.path("a"), false); }).find("overwrite"),
             std::string::npos);
   NewFolder made(scratch.path("a"), true);
@@ -55,6 +57,24 @@ TEST(NewFolder, TakesThePlaceOfAnEmptyOne) {
   NewFolder made(scratch.path("a"), false);
   made.commit();
   EXPECT_TRUE(fs::is_empty(scratch.path("a")));
+}
+
+TEST(NewFolder, ReplacesNoFolderThatHasMoreThanAModelOrNone) {
+  const ScratchFolder scratch;
+  scratch.write("notes/thesis.tex", "mine");
+  scratch.write("parent/model.safetensors", "");
+  scratch.write("parent/child/model.safetensors", "");
+  for (const char* name : {"notes", "parent"}) {
+    EXPECT_NE(message_of([&] { NewFolder(scratch.path(name), true); }), "") << name;
+    EXPECT_FALSE(fs::exists(scratch.path(name) + ".part"));
+  }
+  EXPECT_TRUE(fs::exists(scratch.path("notes/thesis.tex")));
+  fs::remove_all(scratch.path("parent/child"));
+  scratch.write("parent/training/values.safetensors", "");
+  NewFolder made(scratch.path("parent"), true);
+  made.write("model.safetensors", "new");
+  made.commit();
+  EXPECT_FALSE(fs::exists(scratch.path("parent/training")));
 }
 
 TEST(NewFolder, DoesNotReplaceWhatAppearsMeanwhile) {

@@ -99,6 +99,7 @@ TEST(Save, RefusesNamesOfFilesThatAreNone) {
 TEST(Save, ReplacesAFolderOnlyIfItIsToldTo) {
   const ScratchFolder scratch;
   scratch.write("there/notes.txt", "mine");
+  scratch.write("there/model.safetensors", "old");
   scratch.write("file", "mine");
   std::filesystem::create_directory(scratch.path("empty"));
   scratch.write("there.part/.saving", "");

@@ -103,8 +103,8 @@ TEST(CausalLM, S56WhatIsNotSupportedIsRefusedWithKeyAndValue) {
        "config.json: rope_scaling.factor absent"},
       {"llama", R"({"rope_scaling": {"rope_type": "linear", "factor": "2"}})",
        "config.json: rope_scaling.factor \"2\" is not a number"},
-      {"llama", R"({"rope_scaling": {"rope_type": "linear", "factor": 2, "finetuned": true}})",
-       "config.json: rope_scaling.finetuned true is not known"},
+      {"llama", R"({"rope_scaling": {"rope_type": "linear", "factor": 2, "beta": true}})",
+       "config.json: rope_scaling.beta true is not known"},
       {"llama", R"({"rope_scaling": {"type": "linear", "rope_type": "dynamic", "factor": 2}})",
        "config.json: rope_scaling.type \"linear\" differs"},
       {"llama", R"({"rope_theta": 1e4, "rope_parameters": {"rope_theta": 1e6}})",
@@ -119,7 +119,7 @@ TEST(CausalLM, S56WhatIsNotSupportedIsRefusedWithKeyAndValue) {
       {"llama", R"({"rope_interleaved": true})", "config.json: rope_interleaved true changes"},
       {"llama", R"({"hidden_act": "relu2"})", "config.json: hidden_act \"relu2\" is not supported"},
       {"llama", R"({"quantization_config": {"bits": 4}})",
-       "config.json: quantization_config {\"bits\":4} changes"},
+       "config.json: quantization_config {\"bits\":4} is not supported"},
       {"llama", R"({"auto_map": {"AutoConfig": "x.Y"}})", "config.json: auto_map {"},
       {"llama", R"({"architectures": ["MistralForCausalLM"]})",
        "config.json: architectures [\"MistralForCausalLM\"] is not"},
@@ -169,10 +169,10 @@ TEST(CausalLM, S56WhatIsNotSupportedIsRefusedWithKeyAndValue) {
 
 TEST(CausalLM, S56AKeyIsIgnoredWhereAskedFor) {
   const char* const members = R"({"quantization_config": {"bits": 4}, "resid_scale": 2,
-      "rope_scaling": {"type": "linear", "factor": 2, "finetuned": true}})";
-  const ReadConfigOptions ignore{{"quantization_config", "resid_scale", "finetuned"}};
+      "rope_scaling": {"type": "linear", "factor": 2, "beta": true, "finetuned": true}})";
+  const ReadConfigOptions ignore{{"quantization_config", "resid_scale", "beta"}};
   EXPECT_EQ(read("llama", members, ignore).rope.factor, 2);
-  EXPECT_THROW(read("llama", members, {{"quantization_config", "finetuned"}}), Error);
+  EXPECT_THROW(read("llama", members, {{"quantization_config", "beta"}}), Error);
 }
 
 // The keys of HuggingFaceTB/SmolLM2-135M.

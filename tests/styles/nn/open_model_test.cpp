@@ -153,6 +153,27 @@ TEST(OpenModel, PassesOverFrequenciesOfOlderFilesAndReportsThem) {
   });
 }
 
+TEST(OpenModel, ComparesTheConfigOfACheckpoint) {
+  const ScratchFolder scratch;
+  on_ranks(2, [&](World& world) -> Task<void> {
+    nn::CausalLM model(small_llama(), world);
+    AdamW optimizer(model.parameters());
+    Task<void> saved = save(model, optimizer, scratch.path("m"));
+    co_await std::move(saved);
+    EXPECT_EQ(nn::open_model(scratch.path("m"), world)->config, model.config);
+  });
+  std::ifstream in(scratch.path("m/config.json"));
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  const std::size_t at = text.find("1e-06");
+  ASSERT_NE(at, std::string::npos) << text;
+  scratch.write("m/config.json", text.replace(at, 1, "3"));
+  on_ranks(1, [&](World& world) -> Task<void> {
+    EXPECT_CONTAINS(error_of([&] { nn::open_model(scratch.path("m"), world); }),
+                    "config.json: is damaged");
+    co_return;
+  });
+}
+
 TEST(OpenModel, TakesADtypeAndKeysToIgnore) {
   on_ranks(1, [](World& world) -> Task<void> {
     const auto model = nn::open_model(stored("qwen3"), world, {.dtype = DType::BF16});

@@ -16,7 +16,8 @@ enum class Cast : std::uint8_t {
   Same,   // none
   Widen,  // those whose values it has exactly: f16 and bf16 into f32 and f64, f32 into f64, i32
           // into i64
-  Any,    // all floating-point types into all, rounded to nearest even; integers into integers
+  Any,    // all floating-point types into all, rounded to nearest even; integers into integers,
+          // as torch's copy_: what does not fit keeps its low bits
 };
 
 struct LoadOptions {
@@ -36,11 +37,13 @@ struct LoadReport {
 
 // Fills each rank's parts of the state's tensors, in place, also leaves that require a gradient.
 // `path`: a folder with model.safetensors or model.safetensors.index.json, or one file, on storage
-// that all ranks share. All ranks of the world call it, with the same names. Each byte of a tensor
-// is read once, by one rank, and compared with its hash where the folder has training/coshard.json.
+// that all ranks share. All ranks of the world call it, with the same names. Rank 0 reads the index
+// and the headers; each byte of a tensor is read once, by one rank, and compared with its hash where
+// the folder has training/coshard.json.
 //   Resumes: when all tensors have their values.
 //   Memory:  as save; a part that is cast or not row-major is read aside first.
-//   Moves:   one all_to_all of bytes per window, on World::files(); small all_gathers.
+//   Moves:   one all_to_all of bytes per window, on World::files(); small all_gathers; a broadcast of
+//            the index and the headers.
 //   Fails:   the same error on all ranks. Error{BadInput}: files that are damaged or missing; names,
 //            shapes and types that do not fit, all of them in one error, with nothing changed; a
 //            tied tensor that the files have twice, with other values, once all are filled.

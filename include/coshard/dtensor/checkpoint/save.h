@@ -17,7 +17,8 @@ struct SaveOptions {
   std::optional<DType> dtype = std::nullopt;  // of floating-point tensors; default: their own
   // Tensors of one file, at most; a larger tensor has a file alone.
   std::int64_t file_bytes = 5'000'000'000;
-  bool overwrite = false;  // a folder that is there is replaced, at the end and at once
+  // A model's folder that is there is replaced, with all files in it, at the end and at once.
+  bool overwrite = false;
 };
 static_assert(std::is_trivially_destructible_v<SaveOptions>);  // C9: a default argument
 
@@ -32,7 +33,7 @@ static_assert(std::is_trivially_destructible_v<SaveOptions>);  // C9: a default 
 //   Moves:   one all_to_all of bytes per window, on World::files(); small all_gathers.
 //   Fails:   the same error on all ranks, which names the rank that failed first. Error{BadInput}:
 //            ranks with other tensors; a plain tensor that is known to differ by rank; a folder
-//            that is not empty, without `overwrite`; one that cannot be made, or that another save
+//            that is not empty, without `overwrite`, or has no model or other folders with it; one that cannot be made, or that another save
 //            is writing. Error{DeviceFailed}: the disk is full, or another error of the system.
 Task<void> save(State state, std::string folder, SaveOptions options = {},
                 CallSite site = CallSite::current());

@@ -18,7 +18,8 @@ struct OpenModelOptions {
 
 // A model of `folder`/config.json on the world's device, made under a DeferredInit: parallelize it,
 // then fill it with load(*model, folder), or materialize(*model). All ranks call it, and read the
-// file and those of the tokenizer (CausalLM::tokenizer_files). Error{BadInput}: as read_config.
+// file and those of the tokenizer (CausalLM::tokenizer_files). Error{BadInput}: as read_config; a file
+// that is not what a checkpoint's hashes say.
 std::shared_ptr<CausalLM> open_model(const std::string& folder, World& world,
                                      const OpenModelOptions& options = {});
 
