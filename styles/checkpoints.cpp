@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <optional>
+#include <typeinfo>
 #include <utility>
 
 #include "dtensor/checkpoint/agreement.h"
@@ -79,6 +80,8 @@ Task<void> Checkpoints::open() {
   Inside& in = *inside_;
   if (in.is_open) co_return;
   World& world = world_of("Checkpoints");
+  const WaitLimit disk(limit_of_disks(world));  // what saves that died have left is removed
+  in.steps = nullptr;                           // of a call that failed
   constexpr std::size_t kMark = 512;
   ByteVector told(kMark, std::byte{});
   std::vector<std::int64_t> steps{-1, -1};
@@ -101,7 +104,6 @@ Task<void> Checkpoints::open() {
       gather_numbers<std::int64_t>(world, std::move(steps), "checkpoints");
   const std::vector<std::int64_t> listed = co_await std::move(listing);
   in.newest = listed[0], in.before = listed[1];
-  const WaitLimit disk(limit_of_disks(world));
   failed = failure_of([&] {
     CS_REQUIRE(StepFolders::sees_mark(in.folder, mark), in.folder, ": is not the folder of ",
                mark.substr(0, mark.find(", boot")), "; it must be on storage that all share");
@@ -131,7 +133,7 @@ Task<std::int64_t> Checkpoints::resume(LoadOptions options, CallSite site) {
     Task<LoadReport> loading = in.parts.load(folder, options, true, in.newest);
     in.report = co_await std::move(loading);
   } catch (const Error& error) {
-    if (in.before < 0) throw;
+    if (in.before < 0 || typeid(error) != typeid(Error)) throw;
     fail(error.kind(),
          str_cat(error.message(), " (", in.folder, " also has step ", in.before, ")"));
   }
@@ -178,11 +180,13 @@ Task<void> Checkpoints::after(std::int64_t step, CallSite site) {
     Task<void> begun = begin(step, true);
     co_await std::move(begun);
   } else if (in.saving != nullptr) {
-    Task<bool> polled = in.saving->poll();
+    std::unique_ptr<SaveInProgress> saving = std::move(in.saving);  // given up if it throws
+    Task<bool> polled = saving->poll();
     const bool done = co_await std::move(polled);
-    if (!done) co_return;
-    in.saving = nullptr;
-    in.newest = in.saved_step, in.has_it = true;
+    if (!done)
+      in.saving = std::move(saving);
+    else
+      in.newest = in.saved_step, in.has_it = true;
   }
 }
 

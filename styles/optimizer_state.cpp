@@ -51,8 +51,11 @@ struct StepCounts {
     state.add("lr", rate);
   }
   void start(Optimizer& optimizer) const {
-    for (std::size_t i = 0; i < steps.size(); ++i)
-      optimizer.start(i, steps[i].defined() ? static_cast<std::int64_t>(steps[i].item()) : 0);
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const auto count = steps[i].defined() ? static_cast<std::int64_t>(steps[i].item()) : 0;
+      CS_REQUIRE(count >= 0, "load: parameter number ", i, " has ", count, " steps");
+      optimizer.start(i, count);
+    }
     optimizer.lr = rate.item();
   }
 };
@@ -117,12 +120,12 @@ Task<LoadReport> fill_optimizer(Optimizer& optimizer, Module& module, KeptOptimi
   const std::set<std::string> there(kept.names.begin(), kept.names.end());
   const StepCounts counts(optimizer, names,
                           [&](const std::string& name) { return there.contains(name); });
-  Task<LoadReport> counted = kept.fill(counts.state);
-  co_await std::move(counted);
-  counts.start(optimizer);
   LoadReport report;
   std::exception_ptr failed;
   try {
+    Task<LoadReport> counted = kept.fill(counts.state);
+    co_await std::move(counted);
+    counts.start(optimizer);
     report = differences(optimizer, names, there);
     if (strict) require_none(report, kept.path);
     Task<LoadReport> filled = kept.fill(with_moments(counts, optimizer, names));

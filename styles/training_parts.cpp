@@ -86,7 +86,8 @@ Task<std::vector<std::uint64_t>> agreed_numbers(World& world, std::vector<Common
 // The shape of "random_state": [3], or [ranks, 3] where ranks drew apart.
 Shape stored_streams(const ModelFolder& values) {
   const std::optional<ModelFolder::Place> place = values.find(kRandom);
-  const bool is_rows = place && place->tensor.shape.size() == 2 && place->tensor.shape[1] == 3;
+  const bool is_rows = place && place->tensor.shape.size() == 2 && place->tensor.shape[0] > 0 &&
+                       place->tensor.shape[1] == 3;
   return is_rows ? Shape{static_cast<std::int64_t>(place->tensor.shape[0]), 3} : Shape{3};
 }
 
@@ -113,8 +114,13 @@ bool is_part(std::string_view file, std::string_view stem) {
   if (!file.starts_with(kInside) || !file.ends_with(kEnd)) return false;
   file.remove_prefix(kInside.size());
   file.remove_suffix(kEnd.size());
-  return file.starts_with(stem) &&
-         (stem.empty() || file.size() == stem.size() || file[stem.size()] == '-');
+  if (stem.empty() || file == stem) return true;
+  if (!file.starts_with(stem)) return false;
+  constexpr std::string_view kNumbered = "-00001-of-00001";
+  file.remove_prefix(stem.size());
+  return std::ranges::equal(file, kNumbered, [](char a, char b) {
+    return b == '0' || b == '1' ? '0' <= a && a <= '9' : a == b;
+  });
 }
 
 }  // namespace
@@ -188,7 +194,22 @@ Task<std::unique_ptr<SaveInProgress>> TrainingParts::begin(std::string folder, S
   co_return co_await std::move(begun);
 }
 
-Task<void> TrainingParts::load_values(std::shared_ptr<const OpenFiles> from, bool all) const {
+// Before anything is filled. Error{BadInput}: numbers that were added or left out since, if it is
+// `strict`.
+void TrainingParts::require_values(const OpenFiles& from, bool strict) const {
+  CS_REQUIRE(from.folder.find(kRandom), "load: ", from.path, ": has no '", kRandom, "'");
+  if (!strict) return;
+  for (const auto& [name, value] : values_)
+    CS_REQUIRE(from.folder.find(name), "load: ", from.path, ": has no value '", name,
+               "', which was added since; resume({.strict = false}) leaves it as it is");
+  for (std::size_t i = 0; i < from.folder.size(); ++i) {
+    const std::string name(from.folder[i].tensor.name);
+    CS_REQUIRE(name == kRandom || values_.contains(name), "load: ", from.path, ": has a value '",
+               shortened(name), "', which is no part of this training; add() it");
+  }
+}
+
+Task<LoadReport> TrainingParts::load_values(std::shared_ptr<const OpenFiles> from, bool all) const {
   const std::shared_ptr<Device>& device = World::current()->device();
   State values;
   const Shape streams = stored_streams(from->folder);
@@ -205,9 +226,12 @@ Task<void> TrainingParts::load_values(std::shared_ptr<const OpenFiles> from, boo
   options.cast = Cast::Same;
   const std::string& folder = from->path;
   Task<LoadReport> loading = load_files(values, {.path = folder, .open = from}, options);
-  const LoadReport report = co_await std::move(loading);
-  CS_REQUIRE(report.missing.empty(), "load: ", folder, ": has no '", kRandom, "'");
+  LoadReport report = co_await std::move(loading);
+  const auto has = [&](const std::string& name) {
+    return std::ranges::find(report.missing, name) == report.missing.end();
+  };
   for (const auto& [name, value] : values_) {
+    if (!has(name)) continue;
     if (const auto* integer = std::get_if<std::int64_t*>(&value)) {
       std::int64_t number[1];
       read_numbers(read[name], number);
@@ -221,6 +245,7 @@ Task<void> TrainingParts::load_values(std::shared_ptr<const OpenFiles> from, boo
   std::vector<std::uint64_t> rows(static_cast<std::size_t>(random.numel()));
   device->download(rows.data(), random.const_data(), rows.size() * sizeof rows[0]);
   set_random_state(own_stream(rows, *World::current(), folder));
+  co_return report;
 }
 
 void TrainingParts::require_known(const OpenFiles& model, bool all,
@@ -259,8 +284,13 @@ Task<LoadReport> TrainingParts::load(std::string folder, LoadOptions options, bo
         open_files(*world, folder, "training/" + name, model);
     part = co_await std::move(opened);
   }
+  require_values(*parts[kValues], all && options.strict);
   Task<LoadReport> loading = load_module(module_, {.path = folder, .open = model}, options);
   LoadReport report = co_await std::move(loading);
+  const auto add_missing = [&report](const LoadReport& of, const std::string& name) {
+    for (const std::string& missing : of.missing)
+      report.missing.push_back(str_cat(name, ": ", missing));
+  };
   LoadOptions any = options;
   any.strict = false;
   for (const auto& [key, optimizer] : optimizers_) {
@@ -274,15 +304,16 @@ Task<LoadReport> TrainingParts::load(std::string folder, LoadOptions options, bo
     };
     Task<LoadReport> filled = fill_optimizer(optimizer, module_, std::move(kept), options.strict);
     const LoadReport of_optimizer = co_await std::move(filled);
-    for (const std::string& missing : of_optimizer.missing)
-      report.missing.push_back(str_cat(name, ": ", missing));
+    add_missing(of_optimizer, name);
   }
   for (const auto& [name, state] : states_) {
     Task<LoadReport> filled = load_files(state, {.path = folder, .open = parts[name]}, options);
-    co_await std::move(filled);
+    const LoadReport of_state = co_await std::move(filled);
+    add_missing(of_state, "training/" + name);
   }
-  Task<void> valued = load_values(parts[kValues], all && options.strict);
-  co_await std::move(valued);
+  Task<LoadReport> valued = load_values(parts[kValues], all && options.strict);
+  const LoadReport of_values = co_await std::move(valued);
+  add_missing(of_values, str_cat("training/", kValues));
   co_return report;
 }
 

@@ -44,7 +44,8 @@ class TrainingParts {
  private:
   void require_new(const std::string& name) const;
   void require_known(const OpenFiles& model, bool all, std::optional<std::int64_t> step) const;
-  Task<void> load_values(std::shared_ptr<const OpenFiles> from, bool all) const;
+  void require_values(const OpenFiles& from, bool strict) const;
+  Task<LoadReport> load_values(std::shared_ptr<const OpenFiles> from, bool all) const;
 
   Module& module_;
   std::map<std::string, std::reference_wrapper<Optimizer>> optimizers_;

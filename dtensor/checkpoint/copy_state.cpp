@@ -2,6 +2,7 @@
 
 #include <coshard/dtensor/checkpoint/load.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
+#include "dtensor/checkpoint/agreement.h"
 #include "dtensor/checkpoint/exchange.h"
 #include "dtensor/checkpoint/fit.h"
 #include "dtensor/checkpoint/local_parts.h"
@@ -16,12 +17,31 @@ namespace {
 struct Pairs {
   std::vector<Tensor> from, to;
   std::vector<DType> types;  // of `from`
+  // Of a further name in `from` of what is tied in `to`: the name, what it has, what it must be.
+  struct Tied {
+    std::string name;
+    Tensor copy, of;
+  };
+  std::vector<Tied> tied;
 };
 
 // What is to be copied; what is missing, unexpected and cast goes into `report`.
 Pairs paired(const State& from, const State& to, const LoadOptions& options, LoadReport& report) {
   Pairs pairs;
   Complaints complaints;
+  const auto take = [&](const std::string& name, const Tensor& x, const Tensor& here) {
+    require_values(x);
+    if (x.shape() != here.shape())
+      complaints.add("'", shortened(name), "' has shape ", x.shape(), " there and ", here.shape(),
+                     " here");
+    else if (!may_be_cast(x.dtype(), here.dtype(), options.cast))
+      complaints.add_type(name, to_string(x.dtype()), here.dtype(),
+                          may_be_cast(x.dtype(), here.dtype(), Cast::Any));
+    if (x.dtype() != here.dtype()) report.cast.push_back(name);
+    pairs.from.push_back(x);
+    pairs.to.push_back(here);
+    pairs.types.push_back(x.dtype());
+  };
   for (const NamedState& entry : to) {
     const NamedState* found = from.find(entry.name);
     for (const std::string& name : entry.also)
@@ -30,18 +50,13 @@ Pairs paired(const State& from, const State& to, const LoadOptions& options, Loa
       report.missing.push_back(entry.name);
       continue;
     }
-    const Tensor& x = found->tensor;
-    require_values(x);
-    if (x.shape() != entry.tensor.shape())
-      complaints.add("'", shortened(entry.name), "' has shape ", x.shape(), " there and ",
-                     entry.tensor.shape(), " here");
-    else if (!may_be_cast(x.dtype(), entry.tensor.dtype(), options.cast))
-      complaints.add_type(entry.name, to_string(x.dtype()), entry.tensor.dtype(),
-                          may_be_cast(x.dtype(), entry.tensor.dtype(), Cast::Any));
-    if (x.dtype() != entry.tensor.dtype()) report.cast.push_back(entry.name);
-    pairs.from.push_back(x);
-    pairs.to.push_back(entry.tensor);
-    pairs.types.push_back(x.dtype());
+    take(entry.name, found->tensor, entry.tensor);
+    for (const std::string& name : entry.also) {
+      const NamedState* const more = from.find(name);
+      if (more == nullptr || more == found) continue;
+      pairs.tied.push_back({name, empty_as(entry.tensor), entry.tensor});
+      take(name, more->tensor, pairs.tied.back().copy);
+    }
   }
   for (const NamedState& entry : from) {
     bool known = to.find(entry.name) != nullptr;
@@ -114,6 +129,13 @@ Task<LoadReport> copy_state(State from, State to, LoadOptions options, CallSite 
       parts->put(i);
     }
   }
+  const std::exception_ptr differs = failure_of([&] {
+    for (const Pairs::Tied& tied : pairs.tied)
+      CS_REQUIRE(has_same_bits(tied.copy, tied.of), "copy_state: '", shortened(tied.name),
+                 "' has other values than the tensor that it is tied to here");
+  });
+  Task<void> done = agree(*world, differs);
+  co_await std::move(done);
   co_return report;
 }
 

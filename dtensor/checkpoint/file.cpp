@@ -42,8 +42,7 @@ InputFile::InputFile(std::string path)
   const bool known = ::fstat(fd_, &found) == 0;
   if (known && S_ISREG(found.st_mode)) {
     size_ = static_cast<std::uint64_t>(found.st_size);
-    for (const auto part : {static_cast<std::uint64_t>(found.st_ino), size_,
-                            static_cast<std::uint64_t>(found.st_mtim.tv_sec),
+    for (const auto part : {size_, static_cast<std::uint64_t>(found.st_mtim.tv_sec),
                             static_cast<std::uint64_t>(found.st_mtim.tv_nsec)})
       identity_ = mix(identity_, part);
     return;

@@ -25,7 +25,8 @@ class InputFile {
 
   const std::string& path() const { return path_; }
   std::uint64_t size() const { return size_; }  // when it was opened
-  // Of the file and of when it was last written to; another one in its place has another.
+  // Of its size and of when it was last written to, which all hosts see alike; another file in its
+  // place has another.
   std::uint64_t identity() const { return identity_; }
   // The same past the page cache, unless it has this part: `at` and the memory begin at blocks, and
   // the memory has room for whole ones (aligned_bytes.h).

@@ -73,10 +73,7 @@ std::vector<Loaded> matched(const State& state, const ModelFolder& folder,
     for (const std::string& name : entry.also) {
       if (!folder.find(name)) continue;
       if (first) {
-        const Tensor other =
-            Tensor::empty(entry.tensor.device(), entry.tensor.local_shape(), entry.tensor.dtype());
-        take(name, entry.tensor.is_distributed() ? other.with_spec(entry.tensor.spec()) : other,
-             first);
+        take(name, empty_as(entry.tensor), first);
       } else {
         take(name, entry.tensor, {});
         first = entry.tensor;
@@ -96,17 +93,6 @@ std::vector<Loaded> matched(const State& state, const ModelFolder& folder,
     return std::tuple(t.place.file, t.place.tensor.begin, t.place.tensor.end);
   });
   return all;
-}
-
-bool has_same_bits(const Tensor& a, const Tensor& b) {
-  const Tensor x = local_contiguous(a.detach().raw_local()),
-               y = local_contiguous(b.detach().raw_local());
-  const std::size_t bytes = static_cast<std::size_t>(x.local_numel()) * size_of(x.dtype());
-  std::vector<std::byte> of_x(bytes), of_y(bytes);
-  if (bytes == 0) return true;
-  x.device()->download(of_x.data(), x.address(), bytes);
-  y.device()->download(of_y.data(), y.address(), bytes);
-  return of_x == of_y;
 }
 
 }  // namespace
@@ -160,9 +146,6 @@ Task<LoadReport> load_files(State state, FilesToLoad from, LoadOptions options) 
     placed.push_back({loaded.place.file, begin, end, std::move(held[i])});
     wanted.push_back({loaded.place.file, begin, end});
   }
-  // The headers, too, which have been read without a look at their hashes.
-  for (std::size_t i = 0; files->manifest != nullptr && i < folder.files().size(); ++i)
-    wanted.push_back({i, 0, static_cast<std::int64_t>(folder.files()[i].data_begin())});
   std::ranges::sort(wanted, {}, [](const FileBytes& b) { return std::tuple(b.file, b.begin); });
   std::vector<std::int64_t> sizes;
   for (const SafetensorsHeader& file : folder.files())

@@ -23,6 +23,22 @@ void normalize_truths(std::span<std::byte> bytes) {
 
 }  // namespace
 
+bool has_same_bits(const Tensor& a, const Tensor& b) {
+  const Tensor x = local_contiguous(a.detach().raw_local()),
+               y = local_contiguous(b.detach().raw_local());
+  const std::size_t bytes = static_cast<std::size_t>(x.local_numel()) * size_of(x.dtype());
+  std::vector<std::byte> of_x(bytes), of_y(bytes);
+  if (bytes == 0) return true;
+  x.device()->download(of_x.data(), x.address(), bytes);
+  y.device()->download(of_y.data(), y.address(), bytes);
+  return of_x == of_y;
+}
+
+Tensor empty_as(const Tensor& x) {
+  const Tensor local = Tensor::empty(x.device(), x.local_shape(), x.dtype());
+  return x.is_distributed() ? local.with_spec(x.spec()) : local;
+}
+
 std::vector<Tensor> without_partials(std::vector<Tensor> tensors) {
   const NoGradGuard off;
   for (Tensor& x : tensors)

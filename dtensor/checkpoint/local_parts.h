@@ -22,6 +22,12 @@ std::exception_ptr failure_of(F&& f) {
   }
 }
 
+// Of this rank's parts, which have one shape and dtype.
+bool has_same_bits(const Tensor& a, const Tensor& b);
+
+// Memory for what a tensor that is tied to `x` has, in x's layout.
+Tensor empty_as(const Tensor& x);
+
 // Partials reduced, in flight, off the tape; all ranks.
 std::vector<Tensor> without_partials(std::vector<Tensor> tensors);
 

@@ -79,14 +79,45 @@ void require_model(const std::string& path) {
              ": has no model, so `overwrite` does not replace it; give another folder");
 }
 
-// Where the file system cannot exchange two names, there is none for a moment.
+void mark(const std::string& folder) {
+  const int file = ::open((fs::path(folder) / kMark).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (file >= 0) ::close(file);
+}
+bool is_marked(const std::string& folder) {
+  std::error_code error;
+  return fs::exists(fs::path(folder) / kMark, error);
+}
+void unmark(const std::string& folder) { ::unlink((fs::path(folder) / kMark).c_str()); }
+
+std::string old_of(const std::string& path) { return path + ".old"; }
+
+// Puts back what replace() had moved away when it died.
+void restore_old(const std::string& path) {
+  std::error_code error;
+  const bool lost = !fs::exists(fs::symlink_status(path, error)) && is_marked(old_of(path));
+  if (lost && ::rename(old_of(path).c_str(), path.c_str()) == 0) unmark(path);
+}
+
+// Gives `path` what `by` is, and removes what it was. Where the file system cannot exchange two names,
+// there is none for a moment, and what was there is `path`.old.
 void replace(const std::string& path, const std::string& by) {
-  if (::renameat2(AT_FDCWD, by.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0) return;
+  if (::renameat2(AT_FDCWD, by.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0) {
+    mark(by);  // what was replaced is a save's remains
+    return;
+  }
   if (errno != EINVAL && errno != ENOSYS) fail_to(by, str_cat("exchanged for ", path));
-  const std::string old = path + ".old";
-  if (::rename(path.c_str(), old.c_str()) != 0) fail_to(path, "renamed");
-  if (::rename(by.c_str(), path.c_str()) != 0) fail_to(by, "renamed");
-  if (::rename(old.c_str(), by.c_str()) != 0) fail_to(old, "renamed");
+  const std::string old = old_of(path);
+  if (is_marked(old)) remove_marked(old);
+  mark(path);
+  const auto put_back = [&](const std::string& place, const std::string& at) {
+    const int why = errno;
+    if (place != at) ::rename(place.c_str(), at.c_str());
+    unmark(at);
+    errno = why;
+    fail_to(by, str_cat("put in place of ", path));
+  };
+  if (::rename(path.c_str(), old.c_str()) != 0) put_back(path, path);
+  if (::rename(by.c_str(), path.c_str()) != 0) put_back(old, path);
 }
 
 }  // namespace
@@ -97,14 +128,20 @@ std::string NewFolder::resolved(const std::string& path) {
   const fs::path name = whole.filename();
   CS_REQUIRE(!name.empty() && name != "." && name != "..", "'", path,
              "' is no name for a new folder; give one below it");
-  std::error_code error;  // of a link that goes round, which cannot be made either
-  if (fs::is_symlink(whole, error)) return fs::weakly_canonical(whole, error).string();
+  std::error_code error;
+  const auto canonical = [&](const fs::path& place) {
+    const fs::path found = fs::weakly_canonical(place, error);
+    CS_REQUIRE(!error, path, ": cannot be reached: ", error.message());
+    return found;
+  };
+  if (fs::is_symlink(whole, error)) return canonical(whole).string();
   if (!whole.has_parent_path()) return whole.string();
-  return (fs::weakly_canonical(whole.parent_path(), error) / name).string();
+  return (canonical(whole.parent_path()) / name).string();
 }
 
 NewFolder::NewFolder(std::string path, bool replaces)
     : path_(std::move(path)), part_(part_of(path_)), replaces_(replaces) {
+  restore_old(path_);
   std::error_code error;
   const bool there = fs::exists(fs::symlink_status(path_, error));
   CS_REQUIRE(!there || fs::is_directory(path_, error), path_, ": is there and is no folder");
@@ -157,21 +194,21 @@ void NewFolder::commit() {
     if (entry.is_directory()) sync_folder(entry.path().string());
   sync_folder(part_);
   // Over what is there and empty, or in exchange for what is there.
-  bool exchanged = false;
+  bool replaced = false;
   if (::rename(part_.c_str(), path_.c_str()) != 0) {
     if (errno != ENOTEMPTY && errno != EEXIST) fail_to(part_, "renamed");
     CS_REQUIRE(replaces_, path_,
                ": was made by another while it was saved; give another folder, or "
                "say `overwrite`");
     replace(path_, part_);
-    exchanged = true;
+    replaced = true;
   }
-  if (exchanged) failure_of([this] { write(kMark, ""); });  // what was replaced is a save's remains
-  ::unlink((path_ + "/" + std::string(kMark)).c_str());
+  unmark(path_);
   ::close(std::exchange(lock_, -1));
   sync_folder(path_);
   sync_folder(parent_of(path_));
-  if (exchanged) remove_marked(part_);
+  for (const std::string& left : {part_, old_of(path_)})
+    if (replaced && is_marked(left)) remove_marked(left);
 }
 
 }  // namespace coshard

@@ -1,5 +1,7 @@
 #include "dtensor/checkpoint/open_files.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <utility>
@@ -8,6 +10,8 @@
 #include <coshard/runtime/coro/wait_limit.h>
 #include <coshard/runtime/error.h>
 #include "dtensor/checkpoint/agreement.h"
+#include "dtensor/checkpoint/bands.h"
+#include "dtensor/checkpoint/file.h"
 #include "dtensor/checkpoint/local_parts.h"
 
 namespace coshard {
@@ -49,6 +53,23 @@ void require_known(const Manifest& manifest, const std::string& path, const Mode
   }
 }
 
+// Error{BadInput}: a header is not what was written. Reads the chunks that it lies in.
+void require_headers(const Manifest& manifest, const std::string& path, const ModelFolder& folder) {
+  for (std::size_t i = 0; i < folder.files().size(); ++i) {
+    const SafetensorsHeader& header = folder.files()[i];
+    const auto whole = static_cast<std::int64_t>(header.file_bytes());
+    const std::int64_t end =
+        std::min(chunks_of(static_cast<std::int64_t>(header.data_begin())) * kChunk, whole);
+    std::vector<std::byte> bytes(static_cast<std::size_t>(end));
+    InputFile(header.path()).read(0, bytes);
+    Manifest::require_same(manifest.file(path, folder.name_of_file(i)), header.path(), 0, bytes,
+                           [&](std::int64_t from, std::int64_t to) {
+                             return header.names_in(static_cast<std::uint64_t>(from),
+                                                    static_cast<std::uint64_t>(to));
+                           });
+  }
+}
+
 }  // namespace
 
 Task<std::shared_ptr<const OpenFiles>> open_files(World& world, std::string path, std::string stem,
@@ -70,7 +91,9 @@ Task<std::shared_ptr<const OpenFiles>> open_files(World& world, std::string path
       manifest = std::make_shared<Manifest>(Manifest::of_text(told[0], Manifest::path_in(path)));
     const FolderText text = unpacked(std::move(told));
     made = std::make_shared<OpenFiles>(OpenFiles{path, manifest, ModelFolder(text)});
-    if (manifest != nullptr) require_known(*manifest, path, made->folder, text);
+    if (manifest == nullptr) return;
+    require_known(*manifest, path, made->folder, text);
+    if (world.rank() == 0) require_headers(*manifest, path, made->folder);
   });
   Task<void> agreed = agree(world, failed);
   co_await std::move(agreed);

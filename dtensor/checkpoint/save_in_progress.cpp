@@ -176,6 +176,7 @@ struct SaveInProgress::Inside {
   std::shared_ptr<BandWriter> writer;
   Vote done;
   bool commits = false;
+  std::uint64_t unfinished = 0;  // World::must_finish
   DiskThread thread;
 };
 
@@ -229,9 +230,10 @@ Task<std::unique_ptr<SaveInProgress>> SaveInProgress::begin(State state, std::st
   Task<void> collected = in.collect(plan);
   co_await std::move(collected);
   in.thread.run([writer = in.writer] { writer->finish(); });
-  world->must_finish(&in, str_cat("'", shortened(folder),
-                                  "' was being saved when the program ended, and is lost unless it "
-                                  "is there; await the Saving, or Checkpoints::finish()"));
+  in.unfinished = world->must_finish(
+      str_cat("'", shortened(folder),
+              "' was being saved when the program ended, and is lost unless it is there; await the "
+              "Saving, or Checkpoints::finish()"));
   co_return std::unique_ptr<SaveInProgress>(new SaveInProgress(std::move(inside)));
 }
 
@@ -293,7 +295,7 @@ Task<void> SaveInProgress::Inside::commit() {
 
 Task<void> SaveInProgress::finish() {
   Inside& in = *inside_;
-  in.world.finished(&in);  // or it throws
+  in.world.finished(in.unfinished);  // or it throws
   const WaitLimit disk(limit_of_disks(in.world));
   if (!in.commits) {
     in.thread.wait();
@@ -321,7 +323,7 @@ Task<bool> SaveInProgress::poll() {
     Task<void> committed = in.commit();
     co_await std::move(committed);
   } catch (...) {
-    in.world.finished(&in);
+    in.world.finished(in.unfinished);
     throw;
   }
   co_return false;

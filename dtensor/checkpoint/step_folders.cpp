@@ -10,16 +10,19 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
 #include <iterator>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <coshard/runtime/error.h>
 #include "dtensor/checkpoint/file.h"
 #include "dtensor/checkpoint/strict_json.h"
+#include "runtime/warn.h"
 
 namespace coshard {
 namespace {
@@ -92,6 +95,16 @@ void remove_folder(const std::string& path) {
   if (error) fail(ErrorKind::DeviceFailed, str_cat(path, ": cannot be removed: ", error.message()));
 }
 
+// Paths of steps that were being made or removed.
+std::vector<std::string> left_in(const std::string& folder,
+                                 std::initializer_list<std::string_view> ends) {
+  std::vector<std::string> left;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+    for (const std::string_view end : ends)
+      if (step_of(entry.path().filename().string(), end)) left.push_back(entry.path().string());
+  return left;
+}
+
 }  // namespace
 
 StepFolders::StepFolders(std::string folder) : folder_(std::move(folder)), mark_(own_mark()) {
@@ -108,14 +121,12 @@ StepFolders::StepFolders(std::string folder) : folder_(std::move(folder)), mark_
         ::ftruncate(lock_, 0) == 0 &&
         ::pwrite(lock_, mark_.data(), mark_.size(), 0) == static_cast<ssize_t>(mark_.size());
     CS_REQUIRE(written, place, ": cannot be written: ", std::strerror(errno));
-    std::vector<std::string> left;
     for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
       const std::string name = entry.path().filename().string();
-      if (step_of(name, ".part") || step_of(name, ".old")) left.push_back(entry.path().string());
       CS_REQUIRE(!is_mistaken(name), folder_, "/", shortened(name),
                  ": is not how a step is named, such as step-7; rename it, or move it elsewhere");
     }
-    for (const std::string& path : left) remove_folder(path);
+    for (const std::string& path : left_in(folder_, {".part", ".old"})) remove_folder(path);
   } catch (...) {
     ::close(lock_);
     throw;
@@ -139,12 +150,17 @@ std::vector<std::int64_t> StepFolders::steps_in(const std::string& folder) {
 void StepFolders::keep_newest(int count) const {
   const std::vector<std::int64_t> steps = steps_in(folder_);
   const std::size_t kept = std::min(steps.size(), static_cast<std::size_t>(count));
+  // Renamed first, so that no reader takes what is half removed for a checkpoint.
   for (const std::int64_t step : std::span(steps).first(steps.size() - kept)) {
-    // Renamed first, so that no reader takes what is half removed for a checkpoint.
     const std::string place = path(folder_, step), old = place + ".old";
     if (::rename(place.c_str(), old.c_str()) != 0)
-      fail(ErrorKind::DeviceFailed, str_cat(place, ": cannot be renamed: ", std::strerror(errno)));
-    remove_folder(old);
+      warn_once(str_cat(place, ": cannot be renamed, and stays: ", std::strerror(errno)));
+  }
+  for (const std::string& old : left_in(folder_, {".old"})) {
+    std::error_code error;
+    fs::remove_all(old, error);
+    if (error)
+      warn_once(str_cat(old, ": cannot be removed, and is tried again: ", error.message()));
   }
 }
 

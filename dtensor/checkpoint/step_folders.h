@@ -19,7 +19,8 @@ class StepFolders {
   static std::string path(const std::string& folder, std::int64_t step);
   // In ascending order.
   static std::vector<std::int64_t> steps_in(const std::string& folder);
-  // Removes all but the newest `count`.
+  // Removes all but the newest `count`; warns of what cannot be removed, which the next call tries
+  // again.
   void keep_newest(int count) const;
 
   // Error{BadInput}: the folder is not the one that was taken any more.

@@ -167,10 +167,11 @@ void World::remove_observer(Observer* observer) {
 
 Observer& World::observer() { return *fan_out_; }
 
-void World::must_finish(const void* what, std::string text) {
-  unfinished_.emplace(what, std::move(text));
+std::uint64_t World::must_finish(std::string text) {
+  unfinished_.emplace(++must_finish_, std::move(text));
+  return must_finish_;
 }
-void World::finished(const void* what) noexcept { unfinished_.erase(what); }
+void World::finished(std::uint64_t what) noexcept { unfinished_.erase(what); }
 void World::require_finished() const {
   CS_REQUIRE(unfinished_.empty(), unfinished_.begin()->second);
 }

@@ -201,6 +201,32 @@ TEST(Checkpoints, S19DoNotPassOverADamagedOne) {
   EXPECT_EQ(refused(), "");
 }
 
+TEST(Checkpoints, S44ASaveThatFailsIsToldOnceAndTheNextOneIsWritten) {
+  const ScratchFolder scratch;
+  on_ranks(2, [&](World& world) -> Task<void> {
+    Mlp mlp(world);
+    Checkpoints made(mlp, scratch.path("a"), {.every = 2});
+    Task<void> started = made.start();
+    co_await std::move(started);
+    Task<void> begun = made.after(2);
+    co_await std::move(begun);
+    if (world.rank() == 0) std::filesystem::remove_all(scratch.path("a/step-2.part"));
+    int failed = 0;
+    for (std::int64_t step = 3; step < 2000 && failed == 0; step += 2) {
+      Task<std::string> told = refusal(made.after(step));
+      const std::string text = co_await std::move(told);
+      failed += text.empty() ? 0 : 1;
+    }
+    EXPECT_EQ(failed, 1);
+    Task<std::string> quiet = refusal(made.after(2001));
+    const std::string nothing = co_await std::move(quiet);
+    EXPECT_EQ(nothing, "");
+    Task<void> saved = made.save(2002);
+    co_await std::move(saved);
+    EXPECT_TRUE(std::filesystem::exists(made.path(2002)));
+  });
+}
+
 TEST(Checkpoints, S21RefuseWhatIsNoFolderBeforeTheFirstStep) {
   const ScratchFolder scratch;
   scratch.write("file", "mine");

@@ -42,6 +42,21 @@ TEST(OptimizerState, HasWhatHasBeenSteppedAndNamesWhatIsNot) {
   });
 }
 
+TEST(OptimizerState, RefusesCountsThatAreNone) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    nn::Linear linear(2, 3, world, {.bias = false});
+    AdamW optimizer(linear.parameters());
+    co_await backward(sum(linear.weight));
+    co_await optimizer.step();
+    State state = state_dict(optimizer, linear);
+    fill_(state["weight.step"], -5);
+    Task<std::string> loading = refusal(load_state_dict(optimizer, linear, state));
+    const std::string said = co_await std::move(loading);
+    EXPECT_CONTAINS(said, "-5 steps");
+    EXPECT_EQ(optimizer.steps_of(0), 0);  // as new
+  });
+}
+
 // "p0" to "p7", of which an optimizer steps some.
 struct Eight : Module {
   explicit Eight(World& world) {

@@ -100,6 +100,56 @@ TEST(TrainingParts, RefuseWhatDoesNotFit) {
   });
 }
 
+TEST(TrainingParts, S31WhatWasAddedSinceIsRefusedBeforeAnythingIsFilled) {
+  const ScratchFolder scratch;
+  on_ranks(2, [&](World& world) -> Task<void> {
+    Mlp mlp(world);
+    State average, other;
+    average.add("a", ones(world.device(), {3}));
+    other.add("a", zeros(world.device(), {3})).add("b", zeros(world.device(), {2}));
+    std::int64_t position = 3, added = 8;
+    TrainingParts parts(mlp);
+    parts.add("ema", average);
+    parts.add("ema-2", average);
+    parts.add("position", &position);
+    Task<void> saved = parts.save(scratch.path("m"), {});
+    co_await std::move(saved);
+    fill_(mlp.net1.weight.detach(), 7);
+    TrainingParts more(mlp);
+    more.add("ema", average);
+    more.add("ema-2", average);
+    more.add("position", &position);
+    more.add("added", &added);
+    Task<std::string> refused = refusal(more.load(scratch.path("m"), {}, true));
+    const std::string text = co_await std::move(refused);
+    EXPECT_CONTAINS(text, "no value 'added'");
+    EXPECT_EQ(mlp.net1.weight.to_vector()[0], 7);
+    LoadOptions any;
+    any.strict = false;
+    position = 0;
+    Task<LoadReport> loading = more.load(scratch.path("m"), any, true);
+    const LoadReport report = co_await std::move(loading);
+    EXPECT_EQ(report.missing, std::vector<std::string>{"training/values: added"});
+    EXPECT_EQ(position, 3);
+    EXPECT_EQ(added, 8);
+
+    TrainingParts fewer(mlp);
+    fewer.add("ema", average);
+    fewer.add("position", &position);
+    Task<std::string> lost = refusal(fewer.load(scratch.path("m"), {}, true));
+    const std::string lost_text = co_await std::move(lost);
+    EXPECT_CONTAINS(lost_text, "training/ema-2.safetensors, which is no part of this training");
+
+    TrainingParts grown(mlp);
+    grown.add("ema", other);
+    grown.add("ema-2", average);
+    grown.add("position", &position);
+    Task<LoadReport> growing = grown.load(scratch.path("m"), any, true);
+    const LoadReport of_grown = co_await std::move(growing);
+    EXPECT_EQ(of_grown.missing, std::vector<std::string>{"training/ema: b"});
+  });
+}
+
 TEST(TrainingParts, S38AReportNamesParametersThatStartAsNew) {
   const ScratchFolder scratch;
   on_ranks(2, [&](World& world) -> Task<void> {

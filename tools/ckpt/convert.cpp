@@ -103,7 +103,7 @@ std::uint64_t cast(DType from, std::span<const std::byte> values, DType to,
 class Conversion {
  public:
   Conversion(const std::string& from, const ConvertOptions& options)
-      : from_(from), model_(from), options_(options) {
+      : from_(from), model_(from), manifest_(Manifest::of(from)), options_(options) {
     for (std::size_t i = 0; i < model_.size(); ++i) {
       const StoredTensor tensor = model_[i].tensor;
       tensors_.push_back({std::string(tensor.name),
@@ -114,6 +114,7 @@ class Conversion {
     for (const std::string& name : files_beside(from)) {
       const std::string path = (fs::path(from) / name).string();
       std::string text = read_text(path, kMostOfText);
+      if (manifest_) manifest_->require_text(from, name, text);
       if (name == kConfig && options.dtype) text = with_dtype(text, path, *options.dtype);
       texts_.emplace_back(name, std::move(text));
     }
@@ -164,10 +165,9 @@ class Conversion {
  private:
   // A checkpoint's files, before anything is made of them.
   void require_hashes() const {
-    const std::optional<Manifest> manifest = Manifest::of(from_);
-    for (std::size_t i = 0; manifest && i < model_.files().size(); ++i) {
+    for (std::size_t i = 0; manifest_ && i < model_.files().size(); ++i) {
       const SafetensorsHeader& header = model_.files()[i];
-      manifest->require_whole(from_, model_.name_of_file(i), [&](std::int64_t a, std::int64_t b) {
+      manifest_->require_whole(from_, model_.name_of_file(i), [&](std::int64_t a, std::int64_t b) {
         return header.names_in(static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(b));
       });
     }
@@ -211,6 +211,7 @@ class Conversion {
 
   std::string from_;
   ModelFolder model_;
+  std::optional<Manifest> manifest_;  // none: it is no checkpoint
   ConvertOptions options_;
   std::vector<NewTensor> tensors_;  // by number in model_
   FileLayout layout_;

@@ -62,6 +62,31 @@ TEST(CopyState, S24MovesDrawnShapesBetweenDrawnLayouts) {
   }
 }
 
+TEST(CopyState, S32TiedTensorsMayBeThereTwiceIfTheyAreEqual) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"a"});
+    const auto state_of = [&](double w, double v) {
+      State state;
+      state.add("w", full(world.device(), {3}, w)).add("v", full(world.device(), {3}, v));
+      return state;
+    };
+    State to;
+    to.add("w", distribute_tensor(zeros(world.device(), {3}), mesh, Shard(0)));
+    to.tie("v", "w");
+    Task<LoadReport> equal = copy_state(state_of(1, 1), to);
+    co_await std::move(equal);
+    EXPECT_EQ(full_tensor(to["v"]).to_vector(), (std::vector<double>{1, 1, 1}));
+    std::string said;
+    try {
+      Task<LoadReport> differs = copy_state(state_of(2, 3), to);
+      co_await std::move(differs);
+    } catch (const Error& error) {
+      said = error.message();
+    }
+    EXPECT_CONTAINS(said, "'v' has other values");
+  });
+}
+
 TEST(CopyState, NamesWhatDoesNotFit) {
   alone([](World& world) -> Task<void> {
     State from, to;

@@ -77,6 +77,27 @@ TEST(NewFolder, ReplacesNoFolderThatHasMoreThanAModelOrNone) {
   EXPECT_FALSE(fs::exists(scratch.path("parent/training")));
 }
 
+TEST(NewFolder, ResolvesNoPathThatCannotBeReached) {
+  const ScratchFolder scratch;
+  fs::create_symlink("loop", scratch.path("loop"));
+  EXPECT_CONTAINS(message_of([&] { NewFolder::resolved(scratch.path("loop/x/precious")); }),
+                  "cannot be reached");
+}
+
+TEST(NewFolder, RestoresWhatAReplacementThatDiedHasMoved) {
+  const ScratchFolder scratch;
+  scratch.write("a.old/model.safetensors", "mine");
+  scratch.write("a.old/.saving", "");
+  scratch.write("b.old/model.safetensors", "of somebody else");
+  { const NewFolder made(scratch.path("a"), true); }
+  EXPECT_TRUE(fs::exists(scratch.path("a/model.safetensors")));
+  EXPECT_FALSE(fs::exists(scratch.path("a/.saving")));
+  EXPECT_FALSE(fs::exists(scratch.path("a.old")));
+  { const NewFolder made(scratch.path("b"), true); }
+  EXPECT_FALSE(fs::exists(scratch.path("b")));
+  EXPECT_TRUE(fs::exists(scratch.path("b.old/model.safetensors")));
+}
+
 TEST(NewFolder, DoesNotReplaceWhatAppearsMeanwhile) {
   const ScratchFolder scratch;
   NewFolder made(scratch.path("a"), false);

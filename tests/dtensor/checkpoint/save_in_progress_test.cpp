@@ -74,6 +74,24 @@ TEST(AsyncSave, AProgramThatDoesNotWaitForItFails) {
   EXPECT_FALSE(std::filesystem::exists(scratch.path("lost.part")));
 }
 
+TEST(AsyncSave, S44ALaterSaveDoesNotHideOneThatIsLost) {
+  const ScratchFolder scratch;
+  const std::string text = message_of([&] {
+    on_ranks(2, [&](World& world) -> Task<void> {
+      State state;
+      state.add("x", counting(world, {3}));
+      {
+        Task<Saving> begun = async_save(state, scratch.path("lost"));
+        const Saving saving = co_await std::move(begun);
+      }
+      Task<void> saved = save(state, scratch.path("there"));
+      co_await std::move(saved);
+    });
+  });
+  EXPECT_CONTAINS(text, "lost' was being saved");
+  EXPECT_TRUE(std::filesystem::exists(scratch.path("there")));
+}
+
 TEST(SaveInProgress, IsPolledToItsEnd) {
   const ScratchFolder scratch;
   on_ranks(3, [&](World& world) -> Task<void> {

@@ -54,5 +54,15 @@ TEST(StepFolders, S18LoseWhatSavesThatDiedHaveLeft) {  // S18
     EXPECT_TRUE(fs::exists(scratch.path(name))) << name;
 }
 
+TEST(StepFolders, RemoveWhatCouldNotBeRemovedBefore) {
+  const ScratchFolder scratch;
+  for (const char* name : {"step-9/x", "step-10/x"}) scratch.write(name, "");
+  const StepFolders steps(scratch.path(""));
+  scratch.write("step-3.old/x", "");
+  steps.keep_newest(2);
+  EXPECT_FALSE(fs::exists(scratch.path("step-3.old")));
+  EXPECT_EQ(StepFolders::steps_in(scratch.path("")), (Steps{9, 10}));
+}
+
 }  // namespace
 }  // namespace coshard::testing

@@ -116,7 +116,7 @@ TEST(RunOnAsio, ARankThatNobodyWillResumeEndsWithItsPeers) {
 }
 
 Task<void> leaves_what_it_must_finish(World& world, bool fails) {
-  if (world.rank() == 0) world.must_finish(&world, "left it");
+  if (world.rank() == 0) world.must_finish("left it");
   CS_REQUIRE(!fails || world.rank() > 0, "no");
   co_return;
 }

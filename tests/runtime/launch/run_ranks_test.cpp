@@ -181,8 +181,10 @@ TEST(RunRanks, RunsTwoRanksWhereNoNumberIsGiven) {
 
 // Rank `who` leaves something behind.
 Task<void> leaves(World& world, int who, const std::function<void()>& at_the_end) {
-  world.must_finish(&world, "left it");
-  if (world.rank() != who) world.finished(&world);
+  const std::uint64_t left = world.must_finish("left it"), other = world.must_finish("another");
+  EXPECT_NE(left, other);
+  world.finished(other);
+  if (world.rank() != who) world.finished(left);
   at_the_end();
   co_return;
 }

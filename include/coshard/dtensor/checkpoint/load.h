@@ -44,11 +44,12 @@ struct LoadReport {
 //   Memory:  as save; a part that is cast or not row-major is read aside first.
 //   Moves:   one all_to_all of bytes per window, on World::files(); small all_gathers; a broadcast of
 //            the index and the headers.
-//   Fails:   the same error on all ranks. Error{BadInput}: files that are damaged or missing; names,
-//            shapes and types that do not fit, all of them in one error, with nothing changed; a
-//            tied tensor that the files have twice, with other values, once all are filled.
-//            Error{DeviceFailed}: a read fails, or another save replaces the files; tensors may hold
-//            parts of them then.
+//   Fails:   the same error on all ranks. Error{BadInput}: files that are missing or of another
+//            length, headers that are damaged, and names, shapes and types that do not fit, all of
+//            these in one error, with nothing changed; data that are damaged, when tensors may hold
+//            those before; a tied tensor that the files have twice, with other values, once all are
+//            filled. Error{DeviceFailed}: a read fails, or another save replaces the files; tensors
+//            may hold parts of them then.
 Task<LoadReport> load(State state, std::string path, LoadOptions options = {},
                       CallSite site = CallSite::current());
 

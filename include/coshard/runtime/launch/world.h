@@ -2,6 +2,7 @@
 // The world of one rank: its rank, device, executor, communicator and observers. Created by `run`
 // or `run_ranks`, passed down by reference, alive until the program returns. Rank's thread.
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -116,9 +117,9 @@ class World {
   Observer& observer();
   bool observed() const { return !observers_.empty(); }
   // What the program must not leave behind: it fails with Error{BadInput}, `text`, if it ends before
-  // finished(`what`).
-  void must_finish(const void* what, std::string text);
-  void finished(const void* what) noexcept;
+  // finished() gets what this returned, a number of its own.
+  std::uint64_t must_finish(std::string text);
+  void finished(std::uint64_t what) noexcept;
   // Throws that; nothing is left: returns. At the end of the program.
   void require_finished() const;
   // Path of the module entered last and not yet left; null: none.
@@ -140,7 +141,8 @@ class World {
   Executor& executor_;
   StopRequest stop_request_;
   std::shared_ptr<Communicator> host_, files_;  // files_: null until it is asked for
-  std::map<const void*, std::string> unfinished_;
+  std::map<std::uint64_t, std::string> unfinished_;
+  std::uint64_t must_finish_ = 0;  // how often that was said
   std::vector<Observer*> observers_;
   std::vector<std::unique_ptr<Observer>> standing_;  // made by observe_worlds()
   std::shared_ptr<FanOut> fan_out_;
