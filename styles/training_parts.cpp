@@ -123,6 +123,11 @@ bool is_part(std::string_view file, std::string_view stem) {
   });
 }
 
+bool has_part(const Manifest& manifest, std::string_view stem) {
+  return std::ranges::any_of(manifest.files(),
+                             [&](const auto& entry) { return is_part(entry.first, stem); });
+}
+
 }  // namespace
 
 void TrainingParts::require_new(const std::string& name) const {
@@ -279,7 +284,14 @@ Task<LoadReport> TrainingParts::load(std::string folder, LoadOptions options, bo
   std::map<std::string, std::shared_ptr<const OpenFiles>> parts{{kValues, nullptr}};
   for (const auto& [name, optimizer] : optimizers_) parts[name] = nullptr;
   for (const auto& [name, state] : states_) parts[name] = nullptr;
+  std::vector<std::string> absent;
   for (auto& [name, part] : parts) {
+    if (!has_part(*model->manifest, name)) {
+      CS_REQUIRE(!options.strict && name != kValues, "load: ", folder, ": has no part 'training/",
+                 name, "', which was added since; resume({.strict = false}) leaves it as it is");
+      absent.push_back("training/" + name);
+      continue;
+    }
     Task<std::shared_ptr<const OpenFiles>> opened =
         open_files(*world, folder, "training/" + name, model);
     part = co_await std::move(opened);
@@ -287,6 +299,7 @@ Task<LoadReport> TrainingParts::load(std::string folder, LoadOptions options, bo
   require_values(*parts[kValues], all && options.strict);
   Task<LoadReport> loading = load_module(module_, {.path = folder, .open = model}, options);
   LoadReport report = co_await std::move(loading);
+  report.missing.insert(report.missing.end(), absent.begin(), absent.end());
   const auto add_missing = [&report](const LoadReport& of, const std::string& name) {
     for (const std::string& missing : of.missing)
       report.missing.push_back(str_cat(name, ": ", missing));
@@ -296,6 +309,7 @@ Task<LoadReport> TrainingParts::load(std::string folder, LoadOptions options, bo
   for (const auto& [key, optimizer] : optimizers_) {
     const std::string name = "training/" + key;
     const std::shared_ptr<const OpenFiles> there = parts[key];
+    if (there == nullptr) continue;
     KeptOptimizer kept{str_cat(folder, "/", name), {}, {}};
     for (std::size_t i = 0; i < there->folder.size(); ++i)
       kept.names.emplace_back(there->folder[i].tensor.name);
@@ -307,6 +321,7 @@ Task<LoadReport> TrainingParts::load(std::string folder, LoadOptions options, bo
     add_missing(of_optimizer, name);
   }
   for (const auto& [name, state] : states_) {
+    if (parts[name] == nullptr) continue;
     Task<LoadReport> filled = load_files(state, {.path = folder, .open = parts[name]}, options);
     const LoadReport of_state = co_await std::move(filled);
     add_missing(of_state, "training/" + name);

@@ -133,6 +133,19 @@ TEST(TrainingParts, S31WhatWasAddedSinceIsRefusedBeforeAnythingIsFilled) {
     EXPECT_EQ(position, 3);
     EXPECT_EQ(added, 8);
 
+    SGD optimizer(mlp.parameters(), {.momentum = 0.9});
+    TrainingParts later(mlp);
+    later.add("ema", average);
+    later.add("ema-2", average);
+    later.add("optimizer", optimizer);
+    later.add("position", &position);
+    Task<std::string> absent = refusal(later.load(scratch.path("m"), {}, true));
+    const std::string absent_text = co_await std::move(absent);
+    EXPECT_CONTAINS(absent_text, "no part 'training/optimizer', which was added since");
+    Task<LoadReport> without = later.load(scratch.path("m"), any, true);
+    const LoadReport of_later = co_await std::move(without);
+    EXPECT_EQ(of_later.missing, std::vector<std::string>{"training/optimizer"});
+
     TrainingParts fewer(mlp);
     fewer.add("ema", average);
     fewer.add("position", &position);
