@@ -122,6 +122,7 @@ Task<LoadReport> fill_optimizer(Optimizer& optimizer, Module& module, KeptOptimi
                           [&](const std::string& name) { return there.contains(name); });
   LoadReport report;
   std::exception_ptr failed;
+  const double rate = optimizer.lr;
   try {
     Task<LoadReport> counted = kept.fill(counts.state);
     co_await std::move(counted);
@@ -136,6 +137,7 @@ Task<LoadReport> fill_optimizer(Optimizer& optimizer, Module& module, KeptOptimi
   }
   if (!failed) co_return report;
   for (std::size_t i = 0; i < names.size(); ++i) optimizer.start(i, 0);
+  optimizer.lr = rate;
   std::rethrow_exception(failed);
 }
 

@@ -60,9 +60,10 @@ Task<void> save(Module& module, std::string folder, SaveOptions options, CallSit
 Task<LoadReport> load_module(Module& module, FilesToLoad from, LoadOptions options) {
   for (const NamedModule& part : module.named_modules())
     for (std::string& end : part.module->unused_names()) from.unused.push_back(std::move(end));
+  const bool fills = !from.only_checks;
   Task<LoadReport> loaded = load_files(state_dict(module), std::move(from), options);
   LoadReport report = co_await std::move(loaded);
-  make_tables(module);
+  if (fills) make_tables(module);
   co_return report;
 }
 

@@ -214,43 +214,53 @@ void TrainingParts::require_values(const OpenFiles& from, bool strict) const {
   }
 }
 
-Task<LoadReport> TrainingParts::load_values(std::shared_ptr<const OpenFiles> from, bool all) const {
+// What values were; applied once all else has been filled.
+struct TrainingParts::ReadValues {
+  RandomState random;
+  std::map<std::string, Tensor> numbers;  // those that are there
+  LoadReport report;
+};
+
+Task<TrainingParts::ReadValues> TrainingParts::read_values(std::shared_ptr<const OpenFiles> from,
+                                                           bool all) const {
   const std::shared_ptr<Device>& device = World::current()->device();
   State values;
   const Shape streams = stored_streams(from->folder);
   const Tensor random = Tensor::empty(device, streams, DType::I64);
   values.add(kRandom, random);
-  std::map<std::string, Tensor> read;
+  ReadValues read;
   for (const auto& [name, value] : values_) {
     const bool integer = std::holds_alternative<std::int64_t*>(value);
-    read[name] = Tensor::empty(device, Shape{}, integer ? DType::I64 : DType::F64);
-    values.add(name, read[name]);
+    read.numbers[name] = Tensor::empty(device, Shape{}, integer ? DType::I64 : DType::F64);
+    values.add(name, read.numbers[name]);
   }
   LoadOptions options;
   options.strict = all;
   options.cast = Cast::Same;
   const std::string& folder = from->path;
   Task<LoadReport> loading = load_files(values, {.path = folder, .open = from}, options);
-  LoadReport report = co_await std::move(loading);
-  const auto has = [&](const std::string& name) {
-    return std::ranges::find(report.missing, name) == report.missing.end();
-  };
-  for (const auto& [name, value] : values_) {
-    if (!has(name)) continue;
-    if (const auto* integer = std::get_if<std::int64_t*>(&value)) {
-      std::int64_t number[1];
-      read_numbers(read[name], number);
-      **integer = number[0];
-    } else {
-      double number[1];
-      read_numbers(read[name], number);
-      *std::get<double*>(value) = number[0];
-    }
-  }
+  read.report = co_await std::move(loading);
+  for (const std::string& name : read.report.missing) read.numbers.erase(name);
   std::vector<std::uint64_t> rows(static_cast<std::size_t>(random.numel()));
   device->download(rows.data(), random.const_data(), rows.size() * sizeof rows[0]);
-  set_random_state(own_stream(rows, *World::current(), folder));
-  co_return report;
+  read.random = own_stream(rows, *World::current(), folder);
+  co_return read;
+}
+
+void TrainingParts::apply(const ReadValues& read) const {
+  for (const auto& [name, number] : read.numbers) {
+    const Value& value = values_.at(name);
+    if (const auto* integer = std::get_if<std::int64_t*>(&value)) {
+      std::int64_t one[1];
+      read_numbers(number, one);
+      **integer = one[0];
+    } else {
+      double one[1];
+      read_numbers(number, one);
+      *std::get<double*>(value) = one[0];
+    }
+  }
+  set_random_state(read.random);
 }
 
 void TrainingParts::require_known(const OpenFiles& model, bool all,
@@ -297,6 +307,17 @@ Task<LoadReport> TrainingParts::load(std::string folder, LoadOptions options, bo
     part = co_await std::move(opened);
   }
   require_values(*parts[kValues], all && options.strict);
+  Task<LoadReport> checked =
+      load_module(module_, {.path = folder, .open = model, .only_checks = true}, options);
+  co_await std::move(checked);
+  for (const auto& [name, state] : states_) {
+    if (parts[name] == nullptr) continue;
+    Task<LoadReport> fits =
+        load_files(state, {.path = folder, .open = parts[name], .only_checks = true}, options);
+    co_await std::move(fits);
+  }
+  Task<ReadValues> reading = read_values(parts[kValues], all && options.strict);
+  const ReadValues values = co_await std::move(reading);
   Task<LoadReport> loading = load_module(module_, {.path = folder, .open = model}, options);
   LoadReport report = co_await std::move(loading);
   report.missing.insert(report.missing.end(), absent.begin(), absent.end());
@@ -326,9 +347,8 @@ Task<LoadReport> TrainingParts::load(std::string folder, LoadOptions options, bo
     const LoadReport of_state = co_await std::move(filled);
     add_missing(of_state, "training/" + name);
   }
-  Task<LoadReport> valued = load_values(parts[kValues], all && options.strict);
-  const LoadReport of_values = co_await std::move(valued);
-  add_missing(of_values, str_cat("training/", kValues));
+  apply(values);
+  add_missing(values.report, str_cat("training/", kValues));
   co_return report;
 }
 

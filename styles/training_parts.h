@@ -45,7 +45,9 @@ class TrainingParts {
   void require_new(const std::string& name) const;
   void require_known(const OpenFiles& model, bool all, std::optional<std::int64_t> step) const;
   void require_values(const OpenFiles& from, bool strict) const;
-  Task<LoadReport> load_values(std::shared_ptr<const OpenFiles> from, bool all) const;
+  struct ReadValues;
+  Task<ReadValues> read_values(std::shared_ptr<const OpenFiles> from, bool all) const;
+  void apply(const ReadValues& read) const;
 
   Module& module_;
   std::map<std::string, std::reference_wrapper<Optimizer>> optimizers_;

@@ -129,10 +129,11 @@ Task<LoadReport> load_files(State state, FilesToLoad from, LoadOptions options) 
       tensors.push_back(loaded.tensor);
       types.push_back(loaded.type);
     }
-    parts.emplace(tensors, types);
+    if (!from.only_checks) parts.emplace(tensors, types);
   });
   Task<void> fits = agree(*world, failed);
   co_await std::move(fits);
+  if (from.only_checks) co_return report;
 
   Task<std::vector<HeldTensor>> holders = holders_of(*world, tensors, types);
   std::vector<HeldTensor> held = co_await std::move(holders);

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <span>
 #include <utility>
 
@@ -21,8 +23,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr mode_t kFolderMode = 0777;           // but for the umask
-constexpr std::string_view kMark = ".saving";  // in a folder that is being made
+constexpr int kMostLinks = 40;                        // as the system follows
+constexpr mode_t kFolderMode = 0777;                  // but for the umask
+constexpr std::string_view kMark = ".saving";         // in a folder that is being made
+constexpr std::string_view kReplaced = "replaced\n";  // in the mark of one that is being replaced
 
 std::string parent_of(const std::string& path) {
   const fs::path parent = fs::path(path).parent_path();
@@ -79,45 +83,58 @@ void require_model(const std::string& path) {
              ": has no model, so `overwrite` does not replace it; give another folder");
 }
 
-void mark(const std::string& folder) {
-  const int file = ::open((fs::path(folder) / kMark).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-  if (file >= 0) ::close(file);
-}
-bool is_marked(const std::string& folder) {
-  std::error_code error;
-  return fs::exists(fs::path(folder) / kMark, error);
-}
 void unmark(const std::string& folder) { ::unlink((fs::path(folder) / kMark).c_str()); }
+
+// What is to be replaced says so in its mark, and is removed by the next save if this one dies.
+void mark_replaced(const std::string& folder) {
+  const std::string place = (fs::path(folder) / kMark).string();
+  constexpr mode_t kWritableByAll = 0666;  // but for the umask
+  const int file = ::open(place.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kWritableByAll);
+  if (file < 0) fail_to(place, "made");
+  const bool written =
+      ::write(file, kReplaced.data(), kReplaced.size()) == static_cast<ssize_t>(kReplaced.size());
+  const int why = errno;
+  ::close(file);
+  if (written) return;
+  unmark(folder);
+  errno = why;
+  fail_to(place, "written");
+}
+bool is_replaced(const std::string& folder) {
+  std::error_code error;
+  if (fs::is_symlink(folder, error)) return false;
+  std::ifstream in(fs::path(folder) / kMark, std::ios::binary);
+  return std::string{std::istreambuf_iterator<char>(in), {}} == kReplaced;
+}
 
 std::string old_of(const std::string& path) { return path + ".old"; }
 
-// Puts back what replace() had moved away when it died.
-void restore_old(const std::string& path) {
+// Puts back, or removes, what replace() had moved away when it died.
+void settle_old(const std::string& path) {
   std::error_code error;
-  const bool lost = !fs::exists(fs::symlink_status(path, error)) && is_marked(old_of(path));
-  if (lost && ::rename(old_of(path).c_str(), path.c_str()) == 0) unmark(path);
+  const std::string old = old_of(path);
+  if (!is_replaced(old)) return;
+  if (fs::exists(fs::symlink_status(path, error)))
+    remove_marked(old);
+  else if (::rename(old.c_str(), path.c_str()) == 0)
+    unmark(path);
 }
 
-// Gives `path` what `by` is, and removes what it was. Where the file system cannot exchange two names,
-// there is none for a moment, and what was there is `path`.old.
+// Gives `path` what `by` is; what it was is marked, at `by` or, where the file system cannot exchange
+// two names and there is none for a moment, at `path`.old.
 void replace(const std::string& path, const std::string& by) {
-  if (::renameat2(AT_FDCWD, by.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0) {
-    mark(by);  // what was replaced is a save's remains
-    return;
-  }
-  if (errno != EINVAL && errno != ENOSYS) fail_to(by, str_cat("exchanged for ", path));
+  require_model(path);
+  mark_replaced(path);
+  if (::renameat2(AT_FDCWD, by.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0) return;
   const std::string old = old_of(path);
-  if (is_marked(old)) remove_marked(old);
-  mark(path);
-  const auto put_back = [&](const std::string& place, const std::string& at) {
-    const int why = errno;
-    if (place != at) ::rename(place.c_str(), at.c_str());
-    unmark(at);
-    errno = why;
-    fail_to(by, str_cat("put in place of ", path));
-  };
-  if (::rename(path.c_str(), old.c_str()) != 0) put_back(path, path);
-  if (::rename(by.c_str(), path.c_str()) != 0) put_back(old, path);
+  const bool can_exchange = errno != EINVAL && errno != ENOSYS;
+  const bool moved = !can_exchange && ::rename(path.c_str(), old.c_str()) == 0;
+  if (moved && ::rename(by.c_str(), path.c_str()) == 0) return;
+  const int why = errno;
+  if (moved) ::rename(old.c_str(), path.c_str());
+  unmark(path);
+  errno = why;
+  fail_to(by, str_cat("put in place of ", path));
 }
 
 }  // namespace
@@ -125,23 +142,24 @@ void replace(const std::string& path, const std::string& by) {
 std::string NewFolder::resolved(const std::string& path) {
   fs::path whole = path;
   while (whole.has_relative_path() && !whole.has_filename()) whole = whole.parent_path();
+  std::error_code error;
+  // Also of a link to what is not there; one that goes round cannot be reached.
+  for (int links = 0; links < kMostLinks && fs::is_symlink(whole, error); ++links)
+    whole = whole.parent_path() / fs::read_symlink(whole, error);
+  while (whole.has_relative_path() && !whole.has_filename()) whole = whole.parent_path();
   const fs::path name = whole.filename();
   CS_REQUIRE(!name.empty() && name != "." && name != "..", "'", path,
              "' is no name for a new folder; give one below it");
-  std::error_code error;
-  const auto canonical = [&](const fs::path& place) {
-    const fs::path found = fs::weakly_canonical(place, error);
-    CS_REQUIRE(!error, path, ": cannot be reached: ", error.message());
-    return found;
-  };
-  if (fs::is_symlink(whole, error)) return canonical(whole).string();
+  CS_REQUIRE(!fs::is_symlink(whole, error), path, ": cannot be reached: links that go round");
   if (!whole.has_parent_path()) return whole.string();
-  return (canonical(whole.parent_path()) / name).string();
+  const fs::path parent = fs::weakly_canonical(whole.parent_path(), error);
+  CS_REQUIRE(!error, path, ": cannot be reached: ", error.message());
+  return (parent / name).string();
 }
 
 NewFolder::NewFolder(std::string path, bool replaces)
     : path_(std::move(path)), part_(part_of(path_)), replaces_(replaces) {
-  restore_old(path_);
+  settle_old(path_);
   std::error_code error;
   const bool there = fs::exists(fs::symlink_status(path_, error));
   CS_REQUIRE(!there || fs::is_directory(path_, error), path_, ": is there and is no folder");
@@ -164,6 +182,7 @@ NewFolder::NewFolder(std::string path, bool replaces)
     CS_REQUIRE(lock_ >= 0 && is_at(lock_, part_), part_, ": another save is writing it");
     write(kMark, "");
   });
+  if (there && !failed) unmark(path_);  // of a save that died as it ended
   if (!failed) return;
   remove();
   std::rethrow_exception(failed);
@@ -208,7 +227,7 @@ void NewFolder::commit() {
   sync_folder(path_);
   sync_folder(parent_of(path_));
   for (const std::string& left : {part_, old_of(path_)})
-    if (replaced && is_marked(left)) remove_marked(left);
+    if (replaced && is_replaced(left)) remove_marked(left);
 }
 
 }  // namespace coshard

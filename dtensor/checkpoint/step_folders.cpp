@@ -88,11 +88,14 @@ void make_durable(const fs::path& folder) {
   sync_folder(above.string());
 }
 
-// A folder that only the holder of the lock makes and removes.
-void remove_folder(const std::string& path) {
-  std::error_code error;
-  fs::remove_all(path, error);
-  if (error) fail(ErrorKind::DeviceFailed, str_cat(path, ": cannot be removed: ", error.message()));
+// Folders that only the holder of the lock makes and removes. What cannot be removed is not in the way.
+void remove_all(const std::vector<std::string>& folders) {
+  for (const std::string& folder : folders) {
+    std::error_code error;
+    fs::remove_all(folder, error);
+    if (error)
+      warn_once(str_cat(folder, ": cannot be removed, and is tried again: ", error.message()));
+  }
 }
 
 // Paths of steps that were being made or removed.
@@ -126,7 +129,7 @@ StepFolders::StepFolders(std::string folder) : folder_(std::move(folder)), mark_
       CS_REQUIRE(!is_mistaken(name), folder_, "/", shortened(name),
                  ": is not how a step is named, such as step-7; rename it, or move it elsewhere");
     }
-    for (const std::string& path : left_in(folder_, {".part", ".old"})) remove_folder(path);
+    remove_all(left_in(folder_, {".part", ".old"}));
   } catch (...) {
     ::close(lock_);
     throw;
@@ -156,12 +159,7 @@ void StepFolders::keep_newest(int count) const {
     if (::rename(place.c_str(), old.c_str()) != 0)
       warn_once(str_cat(place, ": cannot be renamed, and stays: ", std::strerror(errno)));
   }
-  for (const std::string& old : left_in(folder_, {".old"})) {
-    std::error_code error;
-    fs::remove_all(old, error);
-    if (error)
-      warn_once(str_cat(old, ": cannot be removed, and is tried again: ", error.message()));
-  }
+  remove_all(left_in(folder_, {".old"}));
 }
 
 void StepFolders::require_held() const {

@@ -39,6 +39,7 @@ struct FilesToLoad {
   std::shared_ptr<const OpenFiles> open = nullptr;  // null: they are opened
   // Ends of names that the files may have and the state has no use for: reported, and no error.
   std::vector<std::string> unused = {};
+  bool only_checks = false;  // whether all fits; fills nothing
 };
 
 // As load.

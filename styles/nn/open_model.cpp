@@ -39,7 +39,11 @@ std::shared_ptr<CausalLM> open_model(const std::string& folder, World& world,
   std::error_code error;
   for (const char* name : kTokenizerFiles) {
     const std::string path = (std::filesystem::path(folder) / name).string();
-    if (!std::filesystem::exists(path, error)) continue;
+    if (!std::filesystem::exists(path, error)) {
+      CS_REQUIRE(!manifest || !manifest->files().contains(name), path,
+                 ": is missing, and was written with the checkpoint");
+      continue;
+    }
     std::string& text = model->tokenizer_files[name];
     text = read_text(path, kMostOfFile);
     compare(name, text);

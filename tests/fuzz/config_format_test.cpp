@@ -5,7 +5,7 @@
 namespace coshard::testing {
 namespace {
 
-constexpr FuzzedFormat kConfig{"config", read_config_text};
+constexpr FuzzedFormat kConfig{COSHARD_CORPUS "/config", read_config_text};
 
 TEST(Fuzz, S11ConfigsOfTheCorpusAreReadOrRefused) {
   expect_that_the_corpus_is_read_or_refused(kConfig);

@@ -6,8 +6,9 @@
 namespace coshard::testing {
 namespace {
 
-constexpr FuzzedFormat kFuzzedFormats[] = {
-    {"header", read_header}, {"index", read_index}, {"manifest", read_manifest}};
+constexpr FuzzedFormat kFuzzedFormats[] = {{COSHARD_CORPUS "/header", read_header},
+                                           {COSHARD_CORPUS "/index", read_index},
+                                           {COSHARD_CORPUS "/manifest", read_manifest}};
 
 TEST(Fuzz, CorporaAreReadOrRefused) {
   for (const FuzzedFormat& format : kFuzzedFormats)

@@ -14,13 +14,13 @@
 namespace coshard::testing {
 
 struct FuzzedFormat {
-  const char* name;
+  const char* corpus;  // folder of its inputs
   bool (*read)(std::string_view bytes);
 };
 
-inline std::vector<std::string> corpus_of(const std::string& format) {
+inline std::vector<std::string> corpus_of(const char* folder) {
   std::vector<std::filesystem::path> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(COSHARD_CORPUS "/" + format))
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
     paths.push_back(entry.path());
   std::ranges::sort(paths);
   std::vector<std::string> corpus;
@@ -51,15 +51,15 @@ inline void change(std::string& text, std::mt19937_64& draw) {
 }
 
 inline void expect_that_the_corpus_is_read_or_refused(const FuzzedFormat& format) {
-  const std::vector<std::string> corpus = corpus_of(format.name);
+  const std::vector<std::string> corpus = corpus_of(format.corpus);
   const auto taken = std::ranges::count_if(corpus, format.read);
-  EXPECT_GE(taken, 2) << format.name;
-  EXPECT_GE(std::ssize(corpus), taken + 2) << format.name;
+  EXPECT_GE(taken, 2) << format.corpus;
+  EXPECT_GE(std::ssize(corpus), taken + 2) << format.corpus;
 }
 
 inline void expect_that_changed_inputs_are_read_or_refused(const FuzzedFormat& format) {
   constexpr int kInputs = 4'000;
-  const std::vector<std::string> corpus = corpus_of(format.name);
+  const std::vector<std::string> corpus = corpus_of(format.corpus);
   std::mt19937_64 draw(11);
   int taken = 0;
   for (int i = 0; i < kInputs; ++i) {
@@ -67,8 +67,8 @@ inline void expect_that_changed_inputs_are_read_or_refused(const FuzzedFormat& f
     for (auto n = 1 + draw() % 3; n > 0; --n) change(text, draw);
     taken += format.read(text) ? 1 : 0;
   }
-  EXPECT_GT(taken, 0) << format.name;
-  EXPECT_LT(taken, kInputs) << format.name;
+  EXPECT_GT(taken, 0) << format.corpus;
+  EXPECT_LT(taken, kInputs) << format.corpus;
 }
 
 }  // namespace coshard::testing

@@ -118,6 +118,10 @@ class Conversion {
       if (name == kConfig && options.dtype) text = with_dtype(text, path, *options.dtype);
       texts_.emplace_back(name, std::move(text));
     }
+    if (manifest_)
+      for (const auto& [name, known] : manifest_->files())
+        CS_REQUIRE(is_there((fs::path(from) / name).string()), from, "/", name,
+                   ": is missing, and was written with the checkpoint");
     if (!layout_.index.empty()) texts_.emplace_back("model.safetensors.index.json", layout_.index);
     require_hashes();
   }

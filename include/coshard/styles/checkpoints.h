@@ -54,7 +54,8 @@ class Checkpoints {
   // Fills all of it from the newest checkpoint and returns its step; 0: there is none. On other
   // meshes, plans or numbers of ranks, too; on the same ones, training goes on to the bit.
   //   Moves:  as load().
-  //   Fails:  as load(). Error{BadInput} on all ranks, with nothing changed: another process saves
+  //   Fails:  as load(); nothing is changed then but by an optimizer that does not fit, which is as new
+  //           while the model has its values. Error{BadInput} on all ranks: another process saves
   //           there; the folder cannot be written, is not the same on all hosts, or has a name such
   //           as step-007; the checkpoint has parts that were not added, or lacks some.
   Task<std::int64_t> resume(LoadOptions options = {}, CallSite site = CallSite::current());

@@ -87,8 +87,9 @@ TEST(NewFolder, ResolvesNoPathThatCannotBeReached) {
 TEST(NewFolder, RestoresWhatAReplacementThatDiedHasMoved) {
   const ScratchFolder scratch;
   scratch.write("a.old/model.safetensors", "mine");
-  scratch.write("a.old/.saving", "");
+  scratch.write("a.old/.saving", "replaced\n");
   scratch.write("b.old/model.safetensors", "of somebody else");
+  scratch.write("b.old/.saving", "");
   { const NewFolder made(scratch.path("a"), true); }
   EXPECT_TRUE(fs::exists(scratch.path("a/model.safetensors")));
   EXPECT_FALSE(fs::exists(scratch.path("a/.saving")));
@@ -96,6 +97,23 @@ TEST(NewFolder, RestoresWhatAReplacementThatDiedHasMoved) {
   { const NewFolder made(scratch.path("b"), true); }
   EXPECT_FALSE(fs::exists(scratch.path("b")));
   EXPECT_TRUE(fs::exists(scratch.path("b.old/model.safetensors")));
+}
+
+TEST(NewFolder, FollowsALinkToWhatIsNotThere) {
+  const ScratchFolder scratch;
+  fs::create_symlink("real", scratch.path("link"));
+  EXPECT_EQ(NewFolder::resolved(scratch.path("link")),
+            (fs::weakly_canonical(scratch.path("x")).parent_path() / "real").string());
+}
+
+TEST(NewFolder, ChecksWhatItReplacesAgainAtTheEnd) {
+  const ScratchFolder scratch;
+  scratch.write("a/model.safetensors", "old");
+  NewFolder made(scratch.path("a"), true);
+  scratch.write("a/precious/thesis.txt", "mine");
+  EXPECT_CONTAINS(message_of([&] { made.commit(); }), "precious");
+  EXPECT_TRUE(fs::exists(scratch.path("a/precious/thesis.txt")));
+  EXPECT_FALSE(fs::exists(scratch.path("a/.saving")));
 }
 
 TEST(NewFolder, DoesNotReplaceWhatAppearsMeanwhile) {
