@@ -21,16 +21,36 @@ constexpr std::int64_t in_blocks(std::int64_t bytes) {
   return (bytes + kBlock - 1) / kBlock * kBlock;
 }
 
-// Of blocks. Much memory is of huge pages, where the system has them: there are fewer to be cleared,
-// and to be held while a disk reads or writes them. Never null; for std::free.
+// Memory of whole blocks. Much of it is mapped in huge pages, where the system has them: there are
+// fewer to be cleared, and to be held while a disk reads or writes them; and it goes back to the system
+// when it is freed. Never null; of the same number of bytes for free_blocks.
+inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
 inline void* allocate_blocks(std::size_t bytes) {
-  constexpr std::size_t kHugePage = std::size_t{2} << 20;
-  const std::size_t block = bytes < kHugePage ? static_cast<std::size_t>(kBlock) : kHugePage;
-  const std::size_t whole = std::max((bytes + block - 1) / block * block, block);
-  void* const memory = std::aligned_alloc(block, whole);
-  if (memory == nullptr) throw std::bad_alloc();
-  if (block == kHugePage) ::madvise(memory, whole, MADV_HUGEPAGE);  // a hint
-  return memory;
+  if (bytes < kHugePage) {
+    const auto whole = static_cast<std::size_t>(in_blocks(static_cast<std::int64_t>(bytes)));
+    void* const memory = std::aligned_alloc(static_cast<std::size_t>(kBlock),
+                                            std::max(whole, static_cast<std::size_t>(kBlock)));
+    if (memory == nullptr) throw std::bad_alloc();
+    return memory;
+  }
+  // A page more, of which what lies before and behind is given back.
+  const auto whole = static_cast<std::size_t>(in_blocks(static_cast<std::int64_t>(bytes)));
+  void* const mapped = ::mmap(nullptr, whole + kHugePage, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) throw std::bad_alloc();
+  auto* const begin = static_cast<std::byte*>(mapped);
+  const std::size_t past = reinterpret_cast<std::uintptr_t>(begin) % kHugePage;
+  const std::size_t before = past == 0 ? 0 : kHugePage - past;
+  if (before > 0) ::munmap(begin, before);
+  ::munmap(begin + before + whole, kHugePage - before);
+  ::madvise(begin + before, whole, MADV_HUGEPAGE);  // a hint
+  return begin + before;
+}
+inline void free_blocks(void* memory, std::size_t bytes) {
+  if (bytes < kHugePage)
+    std::free(memory);
+  else
+    ::munmap(memory, static_cast<std::size_t>(in_blocks(static_cast<std::int64_t>(bytes))));
 }
 
 // Bytes that are not set to 0 first.
@@ -41,7 +61,7 @@ struct Uninitialized {
   template <class U>
   Uninitialized(const Uninitialized<U>&) noexcept {}  // NOLINT: as allocators are converted
   T* allocate(std::size_t count) { return static_cast<T*>(allocate_blocks(count * sizeof(T))); }
-  void deallocate(T* memory, std::size_t) noexcept { std::free(memory); }
+  void deallocate(T* memory, std::size_t count) noexcept { free_blocks(memory, count * sizeof(T)); }
   bool operator==(const Uninitialized&) const = default;
   template <class U>
   void construct(U* place) noexcept {
@@ -59,8 +79,9 @@ class AlignedBytes {
  public:
   AlignedBytes() = default;
   explicit AlignedBytes(std::int64_t capacity)
-      : memory_(static_cast<std::byte*>(
-            allocate_blocks(static_cast<std::size_t>(in_blocks(capacity))))),
+      : memory_(
+            static_cast<std::byte*>(allocate_blocks(static_cast<std::size_t>(in_blocks(capacity)))),
+            Free{static_cast<std::size_t>(in_blocks(capacity))}),
         capacity_(in_blocks(capacity)) {}
   std::int64_t capacity() const { return capacity_; }
   std::span<std::byte> first(std::int64_t size) const {
@@ -69,7 +90,8 @@ class AlignedBytes {
 
  private:
   struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
+    std::size_t bytes;
+    void operator()(std::byte* memory) const { free_blocks(memory, bytes); }
   };
   std::unique_ptr<std::byte, Free> memory_;
   std::int64_t capacity_ = 0;

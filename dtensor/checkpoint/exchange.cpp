@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -29,22 +30,35 @@ void Exchange::each_tensor(int rank, int window, Each&& each) const {
   }
 }
 
+ByteVector Exchange::room_for(const std::vector<std::int64_t>& counts) const {
+  ByteVector room = pool_->take();
+  room.clear();
+  room.reserve(
+      static_cast<std::size_t>(std::accumulate(counts.begin(), counts.end(), std::int64_t{0})));
+  return room;
+}
+
 Task<void> Exchange::collect(int window, PartsToSave& parts, std::span<std::byte> bytes) {
   const int me = world_.rank();
   const auto ranks = static_cast<std::size_t>(world_.size());
   std::vector<std::int64_t> send_counts(ranks), recv_counts(ranks);
-  ByteVector sent = pool_->take();
-  sent.clear();
-  for (int writer = 0; writer < world_.size(); ++writer)
-    each_tensor(writer, window, [&](std::size_t i, std::int64_t begin, std::int64_t end, auto) {
-      HeldTensor& held = tensors_[i].held;
-      if (writer == me || !held.gives(me, writer)) return;
-      const std::int64_t from = held.part(me).before(begin), to = held.part(me).before(end);
-      const std::size_t place = sent.size();
-      sent.resize(place + static_cast<std::size_t>(to - from));
-      if (from < to) parts.read(i, from, std::span(sent).subspan(place));
-      send_counts[static_cast<std::size_t>(writer)] += to - from;
-    });
+  const auto each_sent = [&](auto&& take) {
+    for (int writer = 0; writer < world_.size(); ++writer)
+      each_tensor(writer, window, [&](std::size_t i, std::int64_t begin, std::int64_t end, auto) {
+        HeldTensor& held = tensors_[i].held;
+        if (writer == me || !held.gives(me, writer)) return;
+        take(writer, i, held.part(me).before(begin), held.part(me).before(end));
+      });
+  };
+  each_sent([&](int writer, std::size_t, std::int64_t from, std::int64_t to) {
+    send_counts[static_cast<std::size_t>(writer)] += to - from;
+  });
+  ByteVector sent = room_for(send_counts);
+  each_sent([&](int, std::size_t i, std::int64_t from, std::int64_t to) {
+    const std::size_t place = sent.size();
+    sent.resize(place + static_cast<std::size_t>(to - from));
+    if (from < to) parts.read(i, from, std::span(sent).subspan(place));
+  });
   for (int giver = 0; giver < world_.size(); ++giver)
     each_tensor(me, window, [&](std::size_t i, std::int64_t begin, std::int64_t end, auto) {
       HeldTensor& held = tensors_[i].held;
@@ -91,8 +105,13 @@ Task<void> Exchange::spread(int window, std::span<const std::byte> bytes, PartsT
   const int me = world_.rank();
   const auto ranks = static_cast<std::size_t>(world_.size());
   std::vector<std::int64_t> send_counts(ranks), recv_counts(ranks);
-  ByteVector sent = pool_->take(), own;
-  sent.clear();
+  for (int taker = 0; taker < world_.size(); ++taker)
+    each_tensor(me, window, [&](std::size_t i, std::int64_t begin, std::int64_t end, auto) {
+      const ByteRegion& part = tensors_[i].held.part(taker);
+      if (taker != me)
+        send_counts[static_cast<std::size_t>(taker)] += part.before(end) - part.before(begin);
+    });
+  ByteVector sent = room_for(send_counts), own;
   for (int taker = 0; taker < world_.size(); ++taker)
     each_tensor(
         me, window, [&](std::size_t i, std::int64_t begin, std::int64_t end, std::int64_t at) {
@@ -110,11 +129,7 @@ Task<void> Exchange::spread(int window, std::span<const std::byte> bytes, PartsT
             std::memcpy(place, bytes.data() + at + run - begin, static_cast<std::size_t>(size));
             place += size;
           });
-          if (taker != me)
-            send_counts[static_cast<std::size_t>(taker)] +=
-                static_cast<std::int64_t>(to.size() - before);
-          else if (!own.empty())
-            parts.write(i, part.before(begin), own);
+          if (taker == me && !own.empty()) parts.write(i, part.before(begin), own);
         });
   const auto each_received = [&](auto&& take) {
     for (int reader = 0; reader < world_.size(); ++reader)

@@ -44,6 +44,9 @@ class Exchange {
   template <class Each>
   void each_tensor(int rank, int window, Each&& each) const;
 
+  // Empty, of the pool, with room for so many bytes.
+  ByteVector room_for(const std::vector<std::int64_t>& counts) const;
+
   World& world_;
   const Bands& bands_;
   std::vector<PlacedTensor>& tensors_;

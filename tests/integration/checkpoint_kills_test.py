@@ -69,6 +69,11 @@ class Training:
             time.sleep(0.002)
         return self.resumed() is not None
 
+    def wait_for_a_save(self):
+        end = time.time() + 5
+        while not unfinished(self.folder) and self.job.poll() is None and time.time() < end:
+            pass
+
     def kill(self, ranks):
         """Returns what was being saved. All are stopped first, so that it is of the time of their death."""
         pids = self.pids()
@@ -116,6 +121,8 @@ class Kills(unittest.TestCase):
             training = Training(folder, background)
             steps = training.wait_for_steps()
             time.sleep(self.draw.uniform(0, seconds / 3))
+            if self.draw.random() < 0.5:
+                training.wait_for_a_save()
             saving = training.kill(self.draw.choice(([0], [1], [0, 1])))
             code = training.end()
             self.assertTrue(steps, training.streams)

@@ -59,7 +59,7 @@ class Saves(Memory, unittest.TestCase):
             rounds = self.saves(8, SAVES, **environment)[::10]  # when none is on its way
             first, last = rounds[1], rounds[-1]
             print(f"{SAVES} saves, {'in the background' if environment else 'awaited'}: {last[0] - first[0]:+.1f} MiB, {last[2]} files")
-            self.assertLess(abs(last[0] - first[0]), 4)
+            self.assertLess(last[0] - first[0], 4)
             self.assertEqual(last[2], rounds[0][2])
 
 
