@@ -81,7 +81,7 @@ TEST(TrainingState, S23GoesOnToTheBitAndInOtherCuts) {
 }
 
 // What a captured step has recorded is there after a load, with the values that were saved.
-TEST(TrainingState, S37ACapturedStepGoesOnFromWhatIsLoaded) {
+TEST(LoadedCapture, S37ACapturedStepGoesOnFromWhatIsLoaded) {
   for (const Kind& run : kinds()) {
     const ScratchFolder scratch;
     on_ranks(1, [&](World& world) -> Task<void> {
