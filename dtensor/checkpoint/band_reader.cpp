@@ -15,12 +15,9 @@ void BandReader::read(const std::vector<FileBytes>& parts, const AlignedBytes& b
     left = left.subspan(static_cast<std::size_t>(in_blocks(part.end - part.begin)));
     if (from_.manifest == nullptr) continue;
     const SafetensorsHeader& header = from_.folder.files()[part.file];
-    const auto holds = [&header](std::int64_t begin, std::int64_t end) {
-      return header.names_in(static_cast<std::uint64_t>(begin), static_cast<std::uint64_t>(end));
-    };
     const std::string name = from_.folder.name_of_file(part.file);
     Manifest::require_same(from_.manifest->file(from_.path, name), from.path(), part.begin, own,
-                           holds);
+                           [&](auto begin, auto end) { return header.names_in(begin, end); });
   }
 }
 

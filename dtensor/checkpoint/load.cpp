@@ -1,30 +1,23 @@
 #include <coshard/dtensor/checkpoint/load.h>
 
 #include <algorithm>
-#include <cstring>
 #include <deque>
 #include <memory>
 #include <optional>
 #include <tuple>
 #include <utility>
 
-#include <coshard/dtensor/factories.h>
-#include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/redistribute/redistribute.h>
 #include "dtensor/checkpoint/agreement.h"
 #include "dtensor/checkpoint/aligned_bytes.h"
 #include "dtensor/checkpoint/band_reader.h"
 #include "dtensor/checkpoint/disk_thread.h"
 #include "dtensor/checkpoint/exchange.h"
-#include "dtensor/checkpoint/file.h"
 #include "dtensor/checkpoint/fit.h"
 #include "dtensor/checkpoint/local_parts.h"
 #include "dtensor/checkpoint/open_files.h"
 #include "dtensor/checkpoint/same_state.h"
 #include "dtensor/checkpoint/strict_json.h"
 #include "dtensor/checkpoint/training_files.h"
-#include "dtensor/ops/local.h"
-#include "runtime/comm/collective.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {

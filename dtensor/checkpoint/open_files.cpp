@@ -63,10 +63,7 @@ void require_headers(const Manifest& manifest, const std::string& path, const Mo
     std::vector<std::byte> bytes(static_cast<std::size_t>(end));
     InputFile(header.path()).read(0, bytes);
     Manifest::require_same(manifest.file(path, folder.name_of_file(i)), header.path(), 0, bytes,
-                           [&](std::int64_t from, std::int64_t to) {
-                             return header.names_in(static_cast<std::uint64_t>(from),
-                                                    static_cast<std::uint64_t>(to));
-                           });
+                           [&](auto from, auto to) { return header.names_in(from, to); });
   }
 }
 

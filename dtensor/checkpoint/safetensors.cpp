@@ -333,7 +333,8 @@ std::optional<std::size_t> SafetensorsHeader::find(std::string_view name) const 
   return *found;
 }
 
-std::string SafetensorsHeader::names_in(std::uint64_t begin, std::uint64_t end) const {
+std::string SafetensorsHeader::names_in(std::int64_t first, std::int64_t last) const {
+  const auto begin = static_cast<std::uint64_t>(first), end = static_cast<std::uint64_t>(last);
   std::vector<std::string_view> names;
   for (const Entry& t : tensors_)
     if (data_begin_ + t.begin < end && data_begin_ + t.end > begin) names.push_back(name_of(t));

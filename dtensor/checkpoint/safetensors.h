@@ -86,7 +86,7 @@ class SafetensorsHeader {
   StoredTensor operator[](std::size_t i) const;  // in order of their bytes
   std::optional<std::size_t> find(std::string_view name) const;
   // What bytes [begin, end) of the file hold: "the header, 'a', 'b' and 3 more".
-  std::string names_in(std::uint64_t begin, std::uint64_t end) const;
+  std::string names_in(std::int64_t begin, std::int64_t end) const;
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   std::uint64_t identity() const { return identity_; }  // of the file (InputFile); 0: of no file
   std::uint64_t data_begin() const { return data_begin_; }  // where the data begin in the file

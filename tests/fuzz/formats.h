@@ -55,7 +55,7 @@ inline bool read_header(std::string_view bytes) {
       at = t.end;
     }
     require_of_format(at == data, "all bytes");
-    header.names_in(0, header.file_bytes());
+    header.names_in(0, static_cast<std::int64_t>(header.file_bytes()));
   });
 }
 

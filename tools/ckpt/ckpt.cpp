@@ -177,7 +177,7 @@ std::int64_t compare_hashes(const Manifest& manifest, const std::string& path) {
       if (!name.ends_with(".safetensors")) return "text";
       try {
         const SafetensorsHeader header = SafetensorsHeader::of_file(str_cat(path, "/", name));
-        return header.names_in(static_cast<std::uint64_t>(begin), static_cast<std::uint64_t>(end));
+        return header.names_in(begin, end);
       } catch (const Error&) {
         return "the header, which cannot be read any more";
       }

@@ -171,9 +171,8 @@ class Conversion {
   void require_hashes() const {
     for (std::size_t i = 0; manifest_ && i < model_.files().size(); ++i) {
       const SafetensorsHeader& header = model_.files()[i];
-      manifest_->require_whole(from_, model_.name_of_file(i), [&](std::int64_t a, std::int64_t b) {
-        return header.names_in(static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(b));
-      });
+      manifest_->require_whole(from_, model_.name_of_file(i),
+                               [&](auto a, auto b) { return header.names_in(a, b); });
     }
   }
 
