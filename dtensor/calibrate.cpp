@@ -16,7 +16,7 @@
 #include "runtime/comm/transport.h"
 #include "runtime/coro/user_call.h"
 #include "runtime/device/describe.h"
-#include "runtime/launch/host.h"
+#include "runtime/host.h"
 #include "runtime/launch/roster.h"
 
 namespace coshard {

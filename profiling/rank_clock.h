@@ -5,7 +5,7 @@
 
 #include <coshard/runtime/coro/rank_context.h>
 #include <coshard/runtime/observer.h>
-#include "runtime/launch/host.h"
+#include "runtime/host.h"
 
 namespace coshard {
 

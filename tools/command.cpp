@@ -221,6 +221,8 @@ void add_run(CLI::App& app, Chosen& chosen, job::RunOptions& options) {
                "; default: the first that is installed and that this build can use");
   cli::add_seconds(*sub, "--start-timeout", options.start_timeout,
                    "how long all processes may take to start; 0: no limit");
+  cli::add_seconds(*sub, "--grace", options.grace,
+                   "how long ranks have after SIGTERM, when another has failed");
   sub->add_flag("--no-prefix", options.no_prefix,
                 "do not prefix lines of output with the process's number");
   sub->callback([&options, &chosen] {

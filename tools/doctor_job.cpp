@@ -9,7 +9,7 @@
 
 #include <coshard/dtensor/device_mesh.h>
 #include <coshard/runtime/launch/world.h>
-#include "runtime/launch/host.h"
+#include "runtime/host.h"
 
 namespace coshard::tools {
 namespace {

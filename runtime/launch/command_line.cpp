@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "runtime/control/failure_record.h"
 #include "runtime/launch/cli_options.h"
 #include "runtime/printable.h"
 
@@ -27,7 +28,7 @@ WorldOptions take_world_options(int& argc, char** argv) {
   app.allow_extras();
   cli::add_world_options(app, options);
   const int end = before_dashes(argc, argv);
-  cli::parse(app, end, argv);
+  reporting_failure([&] { return cli::parse(app, end, argv); });
   int left = 1, i = 1;
   for (const std::string& word : app.remaining()) {
     while (argv[i] != word) ++i;
@@ -46,7 +47,8 @@ int run(int argc, char** argv, const Program& program) {
     CLI::App app("", name.filename().string());
     app.footer("Arguments after -- are left to the program.");
     cli::add_world_options(app, options);
-    if (!cli::parse(app, before_dashes(argc, argv), argv)) return 0;
+    const auto parsed = [&] { return cli::parse(app, before_dashes(argc, argv), argv); };
+    if (!reporting_failure(parsed)) return 0;
   } catch (const Error& error) {
     std::cerr << str_cat("error: ", printable(error.what()), '\n') << std::flush;
     return 2;

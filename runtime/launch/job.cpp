@@ -14,7 +14,9 @@
 #include <coshard/runtime/coro/rank_context.h>
 #include <coshard/runtime/error.h>
 #include "runtime/comm/mpi/mpi_library.h"
-#include "runtime/launch/host.h"
+#include "runtime/comm/peer_failure.h"
+#include "runtime/control/failure_record.h"
+#include "runtime/host.h"
 #include "runtime/launch/roll_call.h"
 #include "runtime/printable.h"
 #include "runtime/start_thread.h"
@@ -38,10 +40,10 @@ class InitWatch {
       const int local = launcher_ == 0 ? 0 : launched.local_processes.value_or(0);
       const std::string absent =
           absence_text(launched.processes, local, here_.here(launched.processes));
-      std::cerr << str_cat("error: MPI has not started within ",
-                           static_cast<double>(deadline.count()) / 1000, " s: ", absent, "; ",
-                           launched.said, '\n')
-                << std::flush;
+      const std::string why = str_cat("MPI has not started within ", seconds_text(deadline), ": ",
+                                      absent, "; ", launched.said);
+      report_failure({.kind = "timeout", .text = why});
+      std::cerr << str_cat("error: ", why, '\n') << std::flush;
       std::_Exit(1);
     });
   }
@@ -221,13 +223,13 @@ void Job::meet_all(milliseconds deadline) {
                  " processes did not join the job within ", seconds_text(deadline), ": ", missing));
   }
   if (liveness_ == nullptr) liveness_ = std::make_shared<Liveness>(processes(), !on_one_host());
-  const Liveness::Address& address = liveness_->address();
+  const ControlAddress& address = liveness_->address();
   const WelcomeNotice welcome{table_, address.hosts, address.port, address.secret};
   for (int p = 1; p < processes(); ++p) engine_->send_notice(p, to_bytes(welcome));
 }
 
 void Job::meet_first(milliseconds deadline) {
-  Liveness::Address address;
+  ControlAddress address;
   engine_->on_notice([&](int, std::span<const std::byte> bytes) {
     const Notice notice = notice_of(bytes);
     const auto* welcome = std::get_if<WelcomeNotice>(&notice);
@@ -237,10 +239,9 @@ void Job::meet_first(milliseconds deadline) {
     return true;
   });
   if (!drive_until(*engine_, deadline, [&] { return address.port != 0; }))
-    fail(ErrorKind::CommFailed,
-         str_cat("process ", engine_->process(), ": process 0 did not answer within ",
-                 seconds_text(deadline),
-                 ": it is waiting for other processes, or has not called run()"));
+    throw PeerFailure(str_cat("process ", engine_->process(), ": process 0 did not answer within ",
+                              seconds_text(deadline),
+                              ": it is waiting for other processes, or has not called run()"));
   const milliseconds most = deadline > milliseconds(0) ? deadline : milliseconds(60'000);
   if (liveness_ == nullptr)
     liveness_ = std::make_shared<Liveness>(engine_->process(), processes(), address, most);
@@ -282,9 +283,10 @@ std::optional<std::string> Job::ended_before(int process, std::uint64_t run) con
 // Returns when all processes end as well; exits with an error that names one that dies instead.
 void Job::await_others() {
   liveness_->listen({[this](int process, const std::string& why) {
-                       std::cerr << str_cat("error: ", text(process), " has died: ", printable(why),
-                                            '\n')
-                                 << std::flush;
+                       const std::string died = str_cat(text(process), " has died: ", why);
+                       report_failure(
+                           {.kind = "communication failed", .text = died, .of_peer = true});
+                       std::cerr << str_cat("error: ", printable(died), '\n') << std::flush;
                        std::_Exit(1);
                      },
                      [this](int process, std::chrono::milliseconds since) {
@@ -303,10 +305,11 @@ void Job::await_others() {
   while (!engine_->given_up() && !all_have())
     if (!engine_->drive()) std::this_thread::sleep_for(std::chrono::microseconds(200));
   if (exit_status != 0 || failed_process < 0) return;
-  std::cerr << str_cat("error: process ", engine_->process(), " ended with exit code 0 after ",
-                       runs_text(ended_runs_), ", and process ", failed_process.load(),
-                       " failed without it: exiting with code 1 instead\n")
-            << std::flush;
+  const std::string why = str_cat("process ", engine_->process(), " ended with exit code 0 after ",
+                                  runs_text(ended_runs_), ", and process ", failed_process.load(),
+                                  " failed without it: exiting with code 1 instead");
+  report_failure({.kind = "communication failed", .text = why});
+  std::cerr << str_cat("error: ", why, '\n') << std::flush;
 }
 
 Job::~Job() {

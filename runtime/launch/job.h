@@ -17,8 +17,8 @@
 
 #include "runtime/comm/mpi/mpi_engine.h"
 #include "runtime/comm/mpi/notice.h"
+#include "runtime/control/liveness.h"
 #include "runtime/launch/launcher.h"
-#include "runtime/launch/liveness.h"
 #include "runtime/launch/store.h"
 
 namespace coshard {

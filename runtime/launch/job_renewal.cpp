@@ -6,6 +6,7 @@
 
 #include <coshard/runtime/coro/rank_context.h>
 #include <coshard/runtime/error.h>
+#include "runtime/comm/peer_failure.h"
 #include "runtime/launch/job.h"
 
 namespace coshard {
@@ -21,8 +22,8 @@ constexpr std::int64_t kLookAgainNs = 100'000;
 void Job::refuse_to_begin(const std::string& why) {
   engine_->halt();
   liveness_->say(str_cat(kCannot, why));
-  fail(ErrorKind::CommFailed,
-       str_cat("no run can follow the one that failed: ", why, ": restart all processes"));
+  throw PeerFailure(
+      str_cat("no run can follow the one that failed: ", why, ": restart all processes"));
 }
 
 // "process 1 (pid 4711 on node1) has died: its connection closed"; empty: all are there. One that

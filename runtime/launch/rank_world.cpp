@@ -11,7 +11,7 @@
 #include "runtime/comm/make_communicator.h"
 #include "runtime/comm/peer_failure.h"
 #include "runtime/device/make_device.h"
-#include "runtime/launch/host.h"
+#include "runtime/host.h"
 #include "runtime/launch/rank_hosts.h"
 #include "runtime/launch/roster.h"
 

@@ -12,6 +12,7 @@
 
 #include <coshard/runtime/error.h>
 #include <coshard/runtime/launch/world.h>
+#include "runtime/control/failure_record.h"
 #include "runtime/printable.h"
 
 namespace coshard {
@@ -84,8 +85,10 @@ class OutOfMemory {
   [[noreturn]] static void tell_and_exit() {
     constexpr std::string_view kLine =
         "error: no memory is left; raise ulimit -v, or run fewer ranks\n";
-    if (!told_.exchange(true))
+    if (!told_.exchange(true)) {
+      report_out_of_memory();
       static_cast<void>(!::write(STDERR_FILENO, kLine.data(), kLine.size()));
+    }
     std::_Exit(1);
   }
   static void ran_out() {

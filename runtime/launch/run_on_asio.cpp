@@ -11,6 +11,7 @@
 #include <coshard/runtime/error.h>
 #include "runtime/comm/neighbours.h"
 #include "runtime/comm/peer_failure.h"
+#include "runtime/control/failure_record.h"
 #include "runtime/coro/asio_gate.h"
 #include "runtime/launch/rank_world.h"
 #include "runtime/launch/roster.h"
@@ -205,7 +206,8 @@ void start_ranks(const WorldOptions& options, const Program& program,
   CS_REQUIRE(!options.report_stack_overflow,
              "report_stack_overflow: ranks on a caller's executors run on threads that are not the "
              "library's; handle SIGSEGV there");
-  const auto run = std::make_shared<AsioRun>(settled(options), program, executors);
+  const auto run = reporting_failure(
+      [&] { return std::make_shared<AsioRun>(settled(options), program, executors); });
   std::make_shared<AsioWatch>(run, executors.front(), std::move(done))->start();
   std::vector<std::shared_ptr<AsioRank>> ranks;
   for (const int rank : run->roster->here())

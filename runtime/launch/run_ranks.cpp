@@ -5,6 +5,7 @@
 #include <coshard/runtime/coro/rank_context.h>
 #include <coshard/runtime/error.h>
 #include <coshard/runtime/launch/world.h>
+#include "runtime/control/failure_record.h"
 #include "runtime/coro/census.h"
 #include "runtime/launch/insist.h"
 #include "runtime/launch/rank_host.h"
@@ -108,10 +109,10 @@ void run_ranks_on(RankHost& host, const WorldOptions& options, std::unique_ptr<R
 
 void run_ranks(const WorldOptions& options, const Program& program) {
   CS_REQUIRE(program, "run_ranks: the program is an empty function");
-  const WorldOptions all = settled(options);
+  const WorldOptions all = reporting_failure([&] { return settled(options); });
   const auto host =
       all.rank_threads > 0 ? shared_threads(all.rank_threads, all.stack_bytes) : own_threads();
-  run_ranks_on(*host, all, make_roster(all), program);
+  run_ranks_on(*host, all, reporting_failure([&] { return make_roster(all); }), program);
 }
 
 }  // namespace coshard

@@ -6,6 +6,7 @@
 #include <coshard/runtime/error.h>
 #include <coshard/runtime/launch/world.h>
 #include "runtime/comm/peer_failure.h"
+#include "runtime/control/failure_record.h"
 
 namespace coshard {
 namespace {
@@ -30,6 +31,7 @@ RunState::RunState(Roster& roster, const WorldOptions& options, Parker& watcher)
       options_(options),
       watcher_(watcher),
       ranks_(static_cast<std::size_t>(roster.size())) {
+  report_recovery();  // a run that failed before
   for (const int rank : roster_.here()) ranks_[static_cast<std::size_t>(rank)].here = true;
   roster_.on_failure([this](const std::string& cause) {
     failed({-1, cause}, std::make_exception_ptr(PeerFailure(cause)));
@@ -111,9 +113,15 @@ void RunState::failed(const Failure& failure, const std::exception_ptr& error) {
     } else {
       cause = str_cat("rank ", kept.failure.rank, " ended with: ", kept.failure.text);
     }
+    if (kind == kOwn) report(kept);
     keep(kind, std::move(kept));
   }
   if (kind != kCancelled) end_all(cause);
+}
+
+// The first time: to the guard of this process.
+void RunState::report(const Kept& kept) const {
+  if (!std::exchange(reported_, true)) report_failure(record_of(kept.failure, kept.error));
 }
 
 void RunState::standstill(const std::string& text) {
@@ -154,8 +162,11 @@ void RunState::tell_of_change() {
 
 std::exception_ptr RunState::error() const {
   const std::scoped_lock lock(mutex_);
-  for (const std::optional<Kept>& kept : kept_)
-    if (kept) return kept->error;
+  for (const std::optional<Kept>& kept : kept_) {
+    if (!kept) continue;
+    report(*kept);
+    return kept->error;
+  }
   return nullptr;
 }
 

@@ -81,6 +81,7 @@ class RunState {
   bool all_have_ended() const;
   const Kept* before(int rank, const std::exception_ptr& error) const;
   void keep(Kind kind, Kept kept);
+  void report(const Kept& kept) const;
   void tell_of_change();
   Time now() const { return Time(watcher_.now()); }
   std::optional<Time> do_what_is_due(std::unique_lock<std::mutex>& lock);
@@ -99,7 +100,8 @@ class RunState {
   std::function<void()> on_change_;
   std::vector<Rank> ranks_;  // by world rank; those in other processes never begin
   std::optional<Kept> kept_[kKinds];
-  std::string cause_;  // why all ranks were ended; "": they were not
+  mutable bool reported_ = false;  // the failure, for the guard of this process
+  std::string cause_;              // why all ranks were ended; "": they were not
   std::optional<Time> told_;
   Time next_reminder_{};
 };

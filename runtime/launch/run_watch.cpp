@@ -96,6 +96,7 @@ Due RunState::tell_failure(std::unique_lock<std::mutex>& lock) {
   if (echo && now < kept->at + kEchoWaits) return kept->at + kEchoWaits;
   told_ = now;
   next_reminder_ = now + std::min<Time>(kFirstReminder, within_a_year(options_.grace));
+  report(*kept);
   if (!options_.on_failure) return now;
   Failure failure = kept->failure;
   lock.unlock();

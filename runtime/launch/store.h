@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "runtime/comm/mpi/mpi_api.h"
+#include "runtime/control/liveness.h"
 #include "runtime/launch/launcher.h"
-#include "runtime/launch/liveness.h"
 
 namespace coshard {
 
@@ -21,7 +21,7 @@ namespace coshard {
 // port COSHARD_PORT, or MASTER_PORT + 1, since torchrun itself holds MASTER_PORT; on loopback if
 // all are on this host, else on MASTER_ADDR with COSHARD_TOKEN as the secret.
 struct MeetingPoint {
-  Liveness::Address address;
+  ControlAddress address;
   bool beyond = false;
 };
 // Error{BadInput}: several hosts without COSHARD_TOKEN, or no port; names the variable.

@@ -152,6 +152,21 @@ class Faults(unittest.TestCase):
             late = r"error: .*timeout after \d+(\.\d+)? s on rank [01] waiting for .* missing: (the (data|sum) of )?[12]"
             self.stop_in_the_middle(job, hosts, 2, late, 4 + 4)
 
+    # Clocks
+
+    def test_the_first_failure_is_the_cause_whatever_the_clocks_of_hosts_say(self):
+        rank = "rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; "
+        for ahead in (3600, 0):
+            for first in (0, 1):
+                with Hosts(2, "1gbit", ahead) as hosts:
+                    ends = ("sleep 0.5; exit 5", "exited with code 5"), (f"{STEADY} 1 1 0 --ranks many", r"exited with code \d+: .*many.*")
+                    for end, told in ends:
+                        program = rank + f"if [ $rank = {first} ]; then {end}; else sleep 1.5; exit 3; fi"
+                        job = Job(hosts, hosts.coshard_run(COSHARD, MPI, "sh", "-c", program))
+                        self.addCleanup(job.__exit__)
+                        self.assertNotEqual(job.end(), 0, job.shown())
+                        self.assertRegex(job.err.splitlines()[-1], rf"^error: rank {first} {told}$", job.shown())
+
     # Processes
 
     def test_a_process_that_is_killed_on_another_host_is_named_by_the_survivors(self):

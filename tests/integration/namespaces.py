@@ -29,7 +29,7 @@ esac
 export TMPDIR="%s/$name" # of its own, as on a host: daemons of Open MPI that make one folder at once may fail
 mkdir -p "$TMPDIR"
 shift
-exec ip netns exec "$name" sh -c "$*"
+exec ip netns exec "$name" unshare --time --monotonic "$ahead" --boottime "$ahead" --fork sh -c "$*"
 """
 
 
@@ -65,9 +65,10 @@ def skip_unless_possible(mpi, delay=False):
 
 
 class Hosts:
-    def __init__(self, count, rate):
+    def __init__(self, count, rate, ahead=0):
+        """ahead: seconds by which the clocks of all hosts but the first are."""
         self.name = f"coshard-{uuid.uuid4().hex[:8]}"
-        self.count, self.rate = count, rate
+        self.count, self.rate, self.ahead = count, rate, ahead
         self.addresses = [f"10.77.0.{host + 1}" for host in range(count)]
         self.made = []
         self.folder = tempfile.TemporaryDirectory()
@@ -101,7 +102,7 @@ class Hosts:
             ip("-n", self.namespace(host), "link", "set", LINK, "up")
         self.set_rate(self.rate)
         self.wait_until_up()
-        cases = "\n".join(f"{address}) name={self.namespace(host)} ;;" for host, address in enumerate(self.addresses))
+        cases = "\n".join(f"{address}) name={self.namespace(host)} ahead={self.ahead if host > 0 else 0} ;;" for host, address in enumerate(self.addresses))
         with open(self.agent, "w", opener=lambda path, flags: os.open(path, flags, 0o755)) as agent:
             agent.write(AGENT % (cases, self.folder.name))
 

@@ -23,7 +23,7 @@ void end_as_told() {
   if (mode == "quit0") std::exit(0);
   if (mode == "kill") ::raise(SIGKILL);
   if (mode == "segv") ::raise(SIGSEGV);
-  CS_REQUIRE(mode != "throw", "this rank was told to fail");
+  CS_REQUIRE(!mode.starts_with("throw"), "this rank was told to fail");
 }
 
 cs::Task<void> program(cs::World& world) {
@@ -35,6 +35,27 @@ cs::Task<void> program(cs::World& world) {
   co_await x.redistribute(cs::Replicate());
 }
 
+// Of the process of the victim: "throw late" ends 1.5 s after the failure; "throw and recover" has
+// another run, which succeeds, and ends with code 7; "throw uncaught" is not caught.
+int run_and_then(const cs::WorldOptions& options) {
+  bool is_here = false;
+  const auto noting = [&](cs::World& world) {
+    if (world.rank() == victim) is_here = true;
+    return program(world);
+  };
+  try {
+    cs::run_ranks(options, noting);
+  } catch (const cs::Error& error) {
+    std::cerr << "caught: " << error.what() << std::endl;
+    if (mode == "throw uncaught") throw;
+  }
+  if (mode == "throw late" && is_here) ::sleep(2);
+  if (mode != "throw and recover") return 1;
+  mode = "none";
+  cs::run_ranks(options, program);
+  return is_here ? 7 : 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -42,5 +63,5 @@ int main(int argc, char** argv) {
   cs::WorldOptions options = cs::take_world_options(argc, argv);
   mode = argv[1];
   victim = std::atoi(argv[2]);
-  return cs::run(options, program);
+  return mode.starts_with("throw ") ? run_and_then(options) : cs::run(options, program);
 }

@@ -116,7 +116,7 @@ class Streams(Jobs):
                 if line.startswith(PYTHON) and ("OMPI_COMM_WORLD_RANK=1" in variables or "PMI_RANK=1" in variables):
                     os.kill(pid, signal.SIGUSR1)
             begin = time.time()
-            self.check(job.end(), 5, None if streams else "error: rank 1 exited with code 5: last words")
+            self.check(job.end(), 5, None if streams else "error: rank 1 exited with code 5")
             self.check_prompt(job, begin)
 
     def test_a_signal_ends_what_only_waits_for_a_reader(self):
@@ -255,7 +255,7 @@ class Streams(Jobs):
             job = Job("-n", "2", PYTHON, "-c", program, stdin=b"", preexec_fn=lambda fds=closed: [os.close(fd) for fd in fds]).end()
             self.check(job, 3)
             self.assertEqual(sorted(job.out.splitlines()), [] if 1 in closed else ["[0] 0", "[1] 1"], closed)
-            lines = [] if 2 in closed else ["[0] nothing 0", "[1] nothing 1", "error: rank 1 exited with code 3: nothing 1"]
+            lines = [] if 2 in closed else ["[0] nothing 0", "[1] nothing 1", "error: rank 1 exited with code 3"]
             self.assertEqual(sorted(job.err.splitlines()), lines, closed)
 
 

@@ -44,13 +44,12 @@ std::string Ending::text() const {
     case Kind::Unwritten: return str_cat("could not be written: ", std::strerror(value));
     case Kind::Lost: break;
   }
-  if (value != 0) return str_cat("was lost: its connection failed: ", std::strerror(value));
-  return "was lost: its guard process is gone";
+  return str_cat("was lost: ", why);
 }
 
 Ending ending_of(int status) {
-  if (WIFSIGNALED(status)) return {Ending::Kind::Killed, WTERMSIG(status)};
-  return {Ending::Kind::Exited, WEXITSTATUS(status)};
+  if (WIFSIGNALED(status)) return {Ending::Kind::Killed, WTERMSIG(status), ""};
+  return {Ending::Kind::Exited, WEXITSTATUS(status), ""};
 }
 
 std::string to_word(const Ending& ending) {
@@ -61,7 +60,7 @@ Ending ending_of(const std::string& word) {
   const char* letter = word.empty() ? nullptr : std::strchr(kLetters, word[0]);
   if (letter == nullptr) fail(ErrorKind::CommFailed, "not how a program ends: " + word);
   return {static_cast<Ending::Kind>(letter - kLetters),
-          parse_number("ending", std::string_view(word).substr(1), 0, 1 << 20)};
+          parse_number("ending", std::string_view(word).substr(1), 0, 1 << 20), ""};
 }
 
 }  // namespace coshard::job

@@ -9,12 +9,13 @@ struct Ending {
     Exited,      // value: exit code
     Killed,      // value: signal
     NotStarted,  // value: errno
-    Lost,        // its guard has gone; value: errno of its connection, or 0
+    Lost,        // the connection of its guard has ended; `why`
     Missing,     // its guard did not connect; value: the timeout in seconds
     Unwritten,   // its output could not be written; value: errno
   };
   Kind kind = Kind::Exited;
   int value = 0;
+  std::string why = "";
 
   bool operator==(const Ending&) const = default;
   bool ok() const { return kind == Kind::Exited && value == 0; }

@@ -6,28 +6,25 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/asio/awaitable.hpp>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/read.hpp>
-#include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 #include <csignal>
 #include <cstdlib>
 #include <deque>
 #include <limits>
+#include <memory>
+#include <sstream>
 
 #include <coshard/runtime/error.h>
+#include "runtime/control/control_acceptor.h"
+#include "runtime/control/failure_record.h"
+#include "runtime/host.h"
 #include "tools/run/child.h"
 #include "tools/run/ending.h"
-#include "tools/run/guard_door.h"
+#include "tools/run/failure_socket.h"
 #include "tools/run/last_will.h"
-#include "tools/run/message.h"
 #include "tools/run/signals.h"
 #include "tools/run/standard_streams.h"
 
@@ -41,22 +38,25 @@ constexpr std::chrono::seconds kGrace{2}, kConnect{20};
 
 class Guard {
  public:
-  Guard(asio::io_context& io, asio::ip::tcp::socket run, LastWill& will)
+  Guard(asio::io_context& io, std::shared_ptr<ControlLink> run, LastWill& will)
       : io_(io),
         run_(std::move(run)),
-        streams_{Stream{asio::posix::stream_descriptor(io), MessageKind::Out},
-                 Stream{asio::posix::stream_descriptor(io), MessageKind::Err}},
+        streams_{Stream{asio::posix::stream_descriptor(io), MessageKind::Output},
+                 Stream{asio::posix::stream_descriptor(io), MessageKind::ErrorOutput}},
         input_(io),
         signals_(io),
         grace_(io),
-        will_(will) {}
+        will_(will),
+        failures_(io,
+                  [this](std::string record) { tell(MessageKind::Failed, std::move(record)); }) {}
 
   int run(const std::vector<std::string>& program, Stdin in) {
     for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2})
       hear(signals_, signal);
-    asio::co_spawn(io_, hear_run(), asio::detached);
-    const Child child =
-        start(program, Apart::Group, {}, {kAddressVariable, kTokenVariable}, &will_, in);
+    run_->listen([this](const auto&, const ControlMessage& order) { obey(order); },
+                 [this](const auto&, const std::string&) { run_is_gone(); });
+    const Child child = start(program, Apart::Group, {{kFailureVariable, failures_.name()}},
+                              {kAddressVariable, kTokenVariable}, &will_, in);
     if (child.error != 0) {
       will_.set(0);
       ending_ = {Ending::Kind::NotStarted, child.error};
@@ -82,18 +82,8 @@ class Guard {
     std::size_t most = std::numeric_limits<std::size_t>::max();  // bytes that may still be read
   };
 
-  void tell(MessageKind kind, std::string_view text = "") {
-    if (gone_) return;
-    const MessageHeader header = header_of(kind, text.size());
-    unsent_.push_back(std::string(header.begin(), header.end()).append(text));
-    if (unsent_.size() == 1) send();
-  }
-  void send() {
-    asio::async_write(run_, asio::buffer(unsent_.front()), [this](error_code failed, std::size_t) {
-      if (failed) return run_is_gone();
-      unsent_.pop_front();
-      if (!unsent_.empty()) send();
-    });
+  void tell(MessageKind kind, std::string text = "") {
+    if (!gone_) run_->send({kind, 0, std::move(text)});
   }
 
   void send_signal(int signal) const {
@@ -128,7 +118,7 @@ class Guard {
     if (size <= 0) return false;
     stream.most -= static_cast<std::size_t>(size);
     ++stream.ahead;
-    tell(stream.kind, {buffer_.data(), static_cast<std::size_t>(size)});
+    tell(stream.kind, std::string(buffer_.data(), static_cast<std::size_t>(size)));
     return true;
   }
   void taken(Stream& stream) {
@@ -163,7 +153,7 @@ class Guard {
     asio::async_write(input_, asio::buffer(unfed_.front()), [this](error_code failed, std::size_t) {
       if (failed) return stop_feeding();
       unfed_.pop_front();
-      tell(MessageKind::Fed);
+      tell(MessageKind::InputTaken);
       if (!unfed_.empty()) feed();
     });
   }
@@ -194,6 +184,7 @@ class Guard {
     ending_ = ending_of(status);
     has_ended_ = true;
     stop_feeding();
+    failures_.drain();  // before its end is told
     tell(MessageKind::Ended, to_word(ending_));
     if (gone_) return io_.stop();
     for (Stream& stream : streams_)
@@ -202,28 +193,15 @@ class Guard {
     drain();
   }
 
-  asio::awaitable<void> hear_run() {
-    for (;;) {
-      error_code failed;
-      auto told = asio::redirect_error(asio::use_awaitable, failed);
-      unsigned char order = 0;
-      co_await asio::async_read(run_, asio::buffer(&order, 1), told);
-      std::array<unsigned char, 2> size{};
-      if (!failed && order == kInput) co_await asio::async_read(run_, asio::buffer(size), told);
-      std::string text(size[0] + 256u * size[1], ' ');
-      if (!failed && !text.empty()) co_await asio::async_read(run_, asio::buffer(text), told);
-      if (failed) co_return run_is_gone();
-      if (order == kLeave) co_return io_.stop();
-      obey(order, std::move(text));
+  void obey(const ControlMessage& order) {
+    switch (order.kind) {
+      case MessageKind::Input: return feed(order.text);
+      case MessageKind::OutputTaken: return taken(streams_[0]);
+      case MessageKind::ErrorOutputTaken: return taken(streams_[1]);
+      case MessageKind::Signal: return send_signal(order.process);
+      case MessageKind::Leave: return io_.stop();
+      default: fail(ErrorKind::CommFailed, "not an order for a guard");
     }
-  }
-  void obey(unsigned char order, std::string text) {
-    if (order == kInput)
-      feed(std::move(text));
-    else if (order == kTakenOut || order == kTakenErr)
-      taken(streams_[order - kTakenOut]);
-    else
-      send_signal(order);
   }
 
   // Nobody follows the program any more, so it is ended.
@@ -237,16 +215,17 @@ class Guard {
   }
 
   asio::io_context& io_;
-  asio::ip::tcp::socket run_;
+  std::shared_ptr<ControlLink> run_;
   std::array<Stream, 2> streams_;
   asio::posix::stream_descriptor input_;
   asio::signal_set signals_;
   asio::steady_timer grace_;
   LastWill& will_;
+  FailureSocket failures_;
   pid_t pid_ = 0;
   Ending ending_;
   bool gone_ = false, has_ended_ = false, drained_ = false;
-  std::deque<std::string> unsent_, unfed_;
+  std::deque<std::string> unfed_;
   std::array<char, kLongestPiece> buffer_{};
 };
 
@@ -258,6 +237,17 @@ std::string variable(const char* name) {
   const char* value = std::getenv(name);
   CS_REQUIRE(value != nullptr, name, " is not set: only `coshard run` starts this command");
   return value;
+}
+
+// "10.0.0.1,10.1.0.1:4242"
+ControlAddress address_of(const std::string& text, const std::string& token) {
+  const std::size_t colon = text.rfind(':');
+  ControlAddress address;
+  address.port = static_cast<std::uint16_t>(std::atoi(text.c_str() + colon + 1));
+  address.secret = token;
+  std::istringstream hosts(text.substr(0, colon));
+  for (std::string host; std::getline(hosts, host, ',');) address.hosts.push_back(host);
+  return address;
 }
 
 int own_rank() {
@@ -272,12 +262,14 @@ int guard(std::vector<std::string> words) {
   open_standard_streams();
   ignore_sigpipe();
   for (std::string& word : words) word.erase(0, 1);
-  const std::string addresses = variable(kAddressVariable), token = variable(kTokenVariable);
+  const ControlAddress address = address_of(variable(kAddressVariable), variable(kTokenVariable));
   const int rank = own_rank();
   LastWill will;
   asio::io_context io(1);
-  asio::ip::tcp::socket run = connect_to_run(io, addresses, token, rank, kConnect);
-  return Guard(io, std::move(run), will).run(words, rank == 0 ? Stdin::Pipe : Stdin::Empty);
+  const auto run = connect_control(
+      io, rank, address, kConnect,
+      {str_cat("rank ", rank, " on ", host_name(), " cannot reach `coshard run`"), false});
+  return Guard(io, run, will).run(words, rank == 0 ? Stdin::Pipe : Stdin::Empty);
 }
 
 }  // namespace coshard::job

@@ -3,9 +3,7 @@
 namespace coshard::job {
 namespace {
 
-constexpr std::size_t kLongestLine = 1 << 20, kLongestQuote = 500;
-// What std::terminate() prints of an exception. Handlers of SIGABRT, such as Open MPI's, print more.
-constexpr std::string_view kUncaught = "  what():  ";
+constexpr std::size_t kLongestLine = 1 << 20;
 
 }  // namespace
 
@@ -32,14 +30,6 @@ void Lines::write(std::string_view lines) {
   std::string all;
   while (!lines.empty()) {
     const std::size_t newline = lines.find('\n');
-    const std::string_view line = lines.substr(0, newline);
-    if (line.starts_with("error: ")) {
-      error_ = line.substr(0, kLongestQuote);
-      error_at_ = std::chrono::steady_clock::now();
-    } else if (line.find_first_not_of(" \t\r") != line.npos && !line.starts_with("warning: ")) {
-      last_ = line.substr(0, kLongestQuote);
-      if (line.starts_with(kUncaught)) uncaught_ = last_;
-    }
     const std::size_t size = newline == std::string_view::npos ? lines.size() : newline + 1;
     all += prefix_;
     all += lines.substr(0, size);

@@ -13,6 +13,7 @@ struct RunOptions {
   std::string mpi;                   // "openmpi", "mpich"; empty: any installed one
   bool no_prefix = false;
   std::chrono::milliseconds start_timeout{60'000};  // for all processes to start; 0: no limit
+  std::chrono::milliseconds grace{400};             // from SIGTERM to SIGKILL, after a failure
   std::vector<std::string> program;                 // and its arguments
 };
 

@@ -6,12 +6,11 @@
 #include <filesystem>
 
 #include <coshard/runtime/error.h>
-#include "runtime/launch/host.h"
-#include "runtime/launch/proof.h"
+#include "runtime/control/proof.h"
+#include "runtime/host.h"
 #include "tools/build_info.h"
 #include "tools/run/guard.h"
 #include "tools/run/launcher.h"
-#include "tools/run/message.h"
 #include "tools/run/standard_streams.h"
 #include "tools/run/supervisor.h"
 
@@ -34,15 +33,10 @@ Job job_of(const RunOptions& options) {
   return job;
 }
 
-std::string addresses_of(const Job& job, unsigned short port) {
-  std::vector<std::string> addresses;
-  if (!job.hosts.empty()) addresses = addresses_of_this_host();
-  std::erase_if(addresses, [](const std::string& one) { return one.find(':') != one.npos; });
-  if (addresses.empty()) addresses.emplace_back("127.0.0.1");
+std::string text_of(const ControlAddress& address) {
   std::string all;
-  for (const std::string& address : addresses)
-    all += (all.empty() ? "" : ",") + address + ':' + std::to_string(port);
-  return all;
+  for (const std::string& host : address.hosts) all += (all.empty() ? "" : ",") + host;
+  return str_cat(all, ':', address.port);
 }
 
 }  // namespace
@@ -53,11 +47,11 @@ int run_job(const RunOptions& options) {
   const Job job = job_of(options);
   const Launcher launcher = find_launcher(options.mpi, {COSHARD_MPI_SHIMS});
   asio::io_context io(1);
-  Supervisor supervisor(io, {job.ranks, draw_nonce(), options.program.front(), !options.no_prefix,
-                             job.hosts, options.start_timeout});
+  Supervisor supervisor(io, {job.ranks, random_nonce(), options.program.front(), !options.no_prefix,
+                             job.hosts, options.start_timeout, options.grace});
   Environment environment = environment_of(launcher, job);
-  environment.emplace_back(kAddressVariable, addresses_of(job, supervisor.port()));
-  environment.emplace_back(kTokenVariable, supervisor.token());
+  environment.emplace_back(kAddressVariable, text_of(supervisor.address()));
+  environment.emplace_back(kTokenVariable, supervisor.address().secret);
   supervisor.start_launcher(command_of(launcher, job), environment);
   io.run();
   return supervisor.code();

@@ -1,43 +1,71 @@
 #include "tools/run/supervisor.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
-#include <boost/asio/read.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 
 #include <coshard/runtime/error.h>
 #include "runtime/launch/launcher.h"
+#include "runtime/printable.h"
 #include "tools/run/child.h"
+#include "tools/run/guard.h"
 #include "tools/run/signals.h"
 
 namespace coshard::job {
+namespace {
 
 namespace asio = boost::asio;
+using boost::system::error_code;
+using std::chrono::milliseconds;
+
+// After the first failure, how long the others have to report, and to end on SIGKILL.
+constexpr milliseconds kReport{2000}, kKill{200};
+// How long the launcher has to end without ranks, and on SIGTERM; both within all() of a failure.
+constexpr milliseconds kLauncher{10'000}, kLauncherOnSignal{200};
+
+// A reader that has taken nothing for this long has stopped reading.
+constexpr milliseconds kQuiet{1000};
+
+bool same_file(int one, int other) {
+  struct stat a {
+  }, b{};
+  return ::fstat(one, &a) == 0 && ::fstat(other, &b) == 0 && a.st_dev == b.st_dev &&
+         a.st_ino == b.st_ino;
+}
+
+}  // namespace
 
 Supervisor::Supervisor(asio::io_context& io, Options options)
     : io_(io),
       options_(std::move(options)),
-      door_(io, {options_.token, options_.ranks, options_.hosts.empty()},
-            [this](int rank, Socket socket) { entered(rank, std::move(socket)); }),
+      acceptor_(io, "coshard run", [this](const Guard& guard) { return entered(guard); }),
       signals_(io),
       pause_(io),
       start_(io),
       flush_(io),
       launcher_out_(io),
       launcher_err_(io) {
+  address_ = acceptor_.open({{}, 0, options_.token}, !options_.hosts.empty(), {});
   make_outlets();
   for (int r = 0; r < options_.ranks; ++r) {
     const std::string prefix = options_.prefix ? str_cat('[', r, "] ") : "";
     ranks_.push_back(std::make_unique<Rank>(
-        Rank{lines_to(STDOUT_FILENO, prefix), lines_to(STDERR_FILENO, prefix)}));
+        Rank{lines_to(STDOUT_FILENO, prefix), lines_to(STDERR_FILENO, prefix), {}, r}));
   }
-  for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) hear(signals_, signal);
+  for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT})
+    hear(signals_, signal);
 }
 
 void Supervisor::start_launcher(const std::vector<std::string>& command,
@@ -53,7 +81,6 @@ void Supervisor::start_launcher(const std::vector<std::string>& command,
   const std::string prefix = options_.prefix ? '[' + launcher_name_ + "] " : "";
   launcher_says_ = std::make_unique<Lines>(lines_to(STDERR_FILENO, prefix));
   launcher_complains_ = std::make_unique<Lines>(lines_to(STDERR_FILENO, prefix));
-  door_.open();
   if (options_.start_timeout.count() > 0) asio::co_spawn(io_, expect_guards(), asio::detached);
   asio::co_spawn(io_, hear_signals(), asio::detached);
   asio::co_spawn(io_, show(launcher_out_, *launcher_says_), asio::detached);
@@ -72,57 +99,329 @@ Supervisor::Await<void> Supervisor::expect_guards() {
           {Ending::Kind::Missing, static_cast<int>(seconds.count())}});
 }
 
-void Supervisor::entered(int number, Socket socket) {
-  Rank& rank = *ranks_[static_cast<std::size_t>(number)];
-  if (rank.came()) return;
-  asio::co_spawn(io_, follow(rank, std::move(socket)), asio::detached);
+bool Supervisor::entered(const Guard& guard) {
+  if (guard->process < 0 || guard->process >= options_.ranks) return false;
+  Rank& rank = *ranks_[static_cast<std::size_t>(guard->process)];
+  if (rank.came()) return false;
+  rank.guard = guard;
+  guard->listen(
+      [this, &rank](const Guard&, const ControlMessage& message) {
+        received(rank, message.kind, message.text);
+      },
+      [this, &rank](const Guard&, const std::string& why) { lost(rank, why); });
+  if (rank.number == 0) open_stdin();
+  if (std::ranges::all_of(ranks_, [](const auto& each) { return each->came(); })) acceptor_.close();
+  return true;
 }
 
-Supervisor::Await<void> Supervisor::follow(Rank& rank, Socket socket) {
-  rank.guard = &socket;
-  if (&rank == ranks_.front().get()) open_stdin();
-  int error = 0;
-  if (std::ranges::all_of(ranks_, [](const auto& each) { return each->came(); })) door_.close();
-  try {
-    for (;;) {
-      MessageHeader header;
-      co_await asio::async_read(socket, asio::buffer(header), asio::use_awaitable);
-      const MessageShape shape = shape_of(header);
-      std::string text(shape.size, ' ');
-      co_await asio::async_read(socket, asio::buffer(text), asio::use_awaitable);
-      heard(rank, shape.kind, text);
-    }
-  } catch (const boost::system::system_error& failed) {
-    if (failed.code() != asio::error::eof && failed.code() != asio::error::connection_reset)
-      error = failed.code().value();
-  } catch (const std::exception&) {  // it sent nonsense
+void Supervisor::received(Rank& rank, MessageKind kind, const std::string& text) {
+  switch (kind) {
+    case MessageKind::Output: rank.out.add(text), ++rank.untaken[0]; return take(rank);
+    case MessageKind::ErrorOutput: rank.err.add(text), ++rank.untaken[1]; return take(rank);
+    case MessageKind::InputTaken: return fed();
+    case MessageKind::Failed:  // empty: it has recovered
+      rank.record = coshard::record_of(std::string_view(text));
+      rank.recorded = ++received_;
+      return;
+    case MessageKind::Ended:
+      rank.ended = true;
+      if (rank.number == 0) in_.reset();
+      if (const Ending ending = ending_of(text); !ending.ok()) failed({rank.number, ending});
+      return take(rank);
+    case MessageKind::Drained:
+      rank.out.end();
+      rank.err.end();
+      rank.drained = true;
+      return look_whether_over();
+    default: fail(ErrorKind::CommFailed, "not a message of a guard");
   }
-  lost(rank, error);
 }
 
-void Supervisor::heard(Rank& rank, MessageKind kind, const std::string& text) {
-  if (kind == MessageKind::Out) rank.out.add(text), ++rank.untaken[0];
-  if (kind == MessageKind::Err) rank.err.add(text), ++rank.untaken[1];
-  if (kind == MessageKind::Fed) fed();
-  if (kind == MessageKind::Ended) {
-    rank.ended = true;
-    if (&rank == ranks_.front().get()) in_.reset();
-    const auto number = std::ranges::find(ranks_, &rank, &std::unique_ptr<Rank>::get);
-    if (const Ending ending = ending_of(text); !ending.ok())
-      failed({static_cast<int>(number - ranks_.begin()), ending});
-  }
-  if (kind != MessageKind::Drained) return take(rank);
-  rank.out.end();
-  rank.err.end();
-  rank.drained = true;
-  look_whether_over();
-}
-
-void Supervisor::lost(Rank& rank, int error) {
+void Supervisor::lost(Rank& rank, const std::string& why) {
   rank.guard = nullptr;
   if (rank.drained) return;
-  if (!rank.ended) heard(rank, MessageKind::Ended, to_word({Ending::Kind::Lost, error}));
-  heard(rank, MessageKind::Drained, "");
+  if (!std::exchange(rank.ended, true)) failed({rank.number, {Ending::Kind::Lost, 0, why}});
+  received(rank, MessageKind::Drained, "");
+}
+
+void Supervisor::send_signal(int signal) {
+  for (const auto& rank : ranks_)
+    if (rank->guard != nullptr) rank->guard->send({MessageKind::Signal, signal, ""});
+}
+
+// Signals --------------------------------------------------------------------------------------
+
+Supervisor::Await<void> Supervisor::hear_signals() {
+  for (;;) {
+    const int signal = co_await signals_.async_wait(asio::use_awaitable);
+    if (signal == SIGCHLD)
+      reap_launcher();
+    else if (signal == SIGTSTP)
+      co_await stop();
+    else if (signal == SIGUSR1 || signal == SIGUSR2 || signal == SIGCONT)
+      send_signal(signal);
+    else
+      pass_on(signal);
+  }
+}
+
+// Guards that have not connected get the signal through the launcher, whose ending then means
+// nothing.
+void Supervisor::pass_on(int signal) {
+  const bool again =
+      signal == SIGINT && std::exchange(interrupted_, interrupted_ || signal == SIGINT);
+  told_to_end_ = true;
+  send_signal(again ? SIGKILL : signal);
+  const bool all_came = std::ranges::all_of(ranks_, [](const auto& rank) { return rank->came(); });
+  if (all_came || launcher_ending_) return;
+  ::kill(launcher_, again ? SIGKILL : SIGTERM);
+  failed({-1, {Ending::Kind::Killed, signal}});
+}
+
+// As Ctrl-Z does it: the ranks first, then this process. SIGCONT continues both.
+Supervisor::Await<void> Supervisor::stop() {
+  send_signal(SIGTSTP);
+  const auto has_sent = [](const auto& rank) {
+    return rank->guard == nullptr || rank->guard->has_sent_all();
+  };
+  asio::steady_timer again(io_);
+  for (int i = 0; i < 50 && !std::ranges::all_of(ranks_, has_sent); ++i) {
+    again.expires_after(milliseconds(1));
+    co_await again.async_wait(asio::use_awaitable);
+  }
+  ::raise(SIGSTOP);
+}
+
+// Failures -------------------------------------------------------------------------------------
+
+void Supervisor::failed(Failure failure) {
+  failure.number = ++received_;
+  failure.by_signal = ends_others_;
+  if (failure.rank >= 0) failures_.push_back(failure);
+  if (first_) return;
+  first_ = failure;
+  if (!over_) asio::co_spawn(io_, end_others(), asio::detached);
+}
+
+Supervisor::Await<void> Supervisor::pause(milliseconds time) {
+  error_code cancelled;
+  pause_.expires_after(time);
+  co_await pause_.async_wait(asio::redirect_error(asio::use_awaitable, cancelled));
+}
+
+Supervisor::Await<void> Supervisor::end_others() {
+  if (first_->ending.kind != Ending::Kind::Unwritten) co_await pause(kReport);
+  if (over_) co_return;
+  ends_others_ = true;
+  send_signal(SIGTERM);
+  co_await pause(options_.grace);
+  if (over_) co_return;
+  send_signal(SIGKILL);
+  co_await pause(kKill);
+  for (const auto& rank : ranks_)  // gives up on those that have not answered
+    if (!rank->drained) received(*rank, MessageKind::Drained, "");
+}
+
+void Supervisor::look_whether_over() {
+  if (over_ || !std::ranges::all_of(ranks_, &Rank::drained)) return;
+  over_ = true;
+  for (const auto& rank : ranks_)
+    if (rank->guard != nullptr) rank->guard->send({MessageKind::Leave, 0, ""});
+  pause_.cancel();
+  asio::co_spawn(io_, launcher_ending_ ? finish() : end_launcher(), asio::detached);
+}
+
+// The launcher ---------------------------------------------------------------------------------
+
+Supervisor::Await<void> Supervisor::end_launcher() {
+  milliseconds patience = kLauncher;
+  if (first_) {
+    const auto since = std::chrono::duration_cast<milliseconds>(Clock::now() - first_->at);
+    patience = std::max(kLauncherOnSignal, all() - kLauncherOnSignal - since);
+  }
+  co_await pause(patience);
+  if (launcher_ending_) co_return;
+  ::kill(launcher_, SIGTERM);
+  co_await pause(kLauncherOnSignal);
+  if (launcher_ending_) co_return;
+  ::kill(-launcher_, SIGKILL);
+}
+
+Supervisor::Await<void> Supervisor::show(Descriptor& from, Lines& to) {
+  ::fcntl(from.native_handle(), F_SETFL, O_NONBLOCK);
+  do {
+    co_await from.async_wait(Descriptor::wait_read, asio::use_awaitable);
+  } while (show_what_is_there(from, to));
+}
+
+// If a rank ended without its guard's report, only the launcher can know why.
+bool Supervisor::launcher_knows_more() const {
+  if (!first_) return true;
+  const Ending::Kind kind = first_->ending.kind;
+  if (first_->rank < 0) return kind != Ending::Kind::Unwritten;
+  return kind == Ending::Kind::Lost || kind == Ending::Kind::Missing;
+}
+
+// False: the stream has ended.
+bool Supervisor::show_what_is_there(Descriptor& from, Lines& to) {
+  std::array<char, 4096> text;
+  ssize_t size = 0;
+  while ((size = ::read(from.native_handle(), text.data(), text.size())) > 0) {
+    const std::string_view said(text.data(), static_cast<std::size_t>(size));
+    if (launcher_knows_more()) to.add(said);
+  }
+  return size < 0 && errno == EAGAIN;
+}
+
+void Supervisor::reap_launcher() {
+  int status = 0;
+  if (launcher_ending_ || ::waitpid(launcher_, &status, WNOHANG) != launcher_) return;
+  launcher_ending_ = ending_of(status);
+  ::kill(-launcher_, SIGKILL);  // processes that it has left behind
+  show_what_is_there(launcher_out_, *launcher_says_);
+  show_what_is_there(launcher_err_, *launcher_complains_);
+  if (!over_ || !launcher_ending_->ok()) failed({-1, *launcher_ending_});
+  if (over_) {
+    asio::co_spawn(io_, finish(), asio::detached);
+    return;
+  }
+  for (const auto& rank : ranks_)
+    if (rank->guard == nullptr && !rank->drained) received(*rank, MessageKind::Drained, "");
+}
+
+// What to say of it ----------------------------------------------------------------------------
+
+// What the program of that rank has said of it; null: nothing.
+const FailureRecord* Supervisor::record_of(const Failure& failure) const {
+  if (failure.rank < 0) return nullptr;
+  const std::optional<FailureRecord>& record =
+      ranks_[static_cast<std::size_t>(failure.rank)]->record;
+  return record ? &*record : nullptr;
+}
+
+// What arrived first: the record of a program that has failed, or its end, if it wrote none. A
+// program that only reports a peer's failure is the cause if no other is known.
+Supervisor::Failure Supervisor::cause_of_all() const {
+  if (first_->rank < 0) return *first_;
+  const auto when = [this](const Failure& failure) {
+    const FailureRecord* const record = record_of(failure);
+    const bool of_others = record != nullptr ? record->of_peer : failure.by_signal;
+    const int number = record == nullptr ? failure.number
+                                         : ranks_[static_cast<std::size_t>(failure.rank)]->recorded;
+    return std::pair(of_others, number);
+  };
+  return *std::ranges::min_element(failures_, {}, when);
+}
+
+std::string Supervisor::cause() const {
+  if (!first_) return "";
+  const Failure first = cause_of_all();
+  const Ending& ending = first.ending;
+  if (ending.kind == Ending::Kind::Unwritten) return "output " + ending.text();
+  if (first.rank < 0) return str_cat(launcher_name_, ' ', ending.text());
+  std::string who = str_cat("rank ", first.rank);
+  if (ending.kind == Ending::Kind::Missing && !options_.hosts.empty())
+    who += " on " + host_of(options_.hosts, first.rank);
+  if (ending.kind == Ending::Kind::NotStarted)
+    return str_cat(who, ": ", options_.program, ' ', ending.text());
+  if (ending.kind == Ending::Kind::Lost && launcher_ending_ && !launcher_ending_->ok())
+    return str_cat(who, ' ', ending.text(), "; ", launcher_name_, ' ', launcher_ending_->text());
+  const FailureRecord* const record = record_of(first);
+  if (record == nullptr) return who + ' ' + ending.text();
+  return str_cat(who, first.by_signal ? " failed" : ' ' + ending.text(), ": ", record->line());
+}
+
+int Supervisor::code() const {
+  if (!first_) return 0;
+  const Failure cause = cause_of_all();
+  const bool lost = cause.ending.kind == Ending::Kind::Lost;
+  if (cause.by_signal && record_of(cause) != nullptr) return 1;
+  const int code = (lost && launcher_ending_ ? *launcher_ending_ : cause.ending).code();
+  return code == 0 ? 1 : code;
+}
+
+// The launchers' own forwarding loses input or ends the job if process 0 does not read it in time.
+void Supervisor::open_stdin() {
+  in_ = std::make_unique<Inlet>(STDIN_FILENO, kLongestPiece, [this](std::string text, int error) {
+    asio::post(io_, [this, text = std::move(text), error] { pass_on_input(text, error); });
+  });
+  in_->next();
+}
+
+void Supervisor::pass_on_input(const std::string& text, int error) {
+  const Guard guard = ranks_.front()->guard;
+  if (in_ == nullptr || guard == nullptr) return;
+  if (error != 0)
+    err_->write(STDERR_FILENO,
+                str_cat("warning: stdin could not be read: ", std::strerror(error), '\n'));
+  guard->send({MessageKind::Input, 0, text});
+  if (text.empty()) return in_.reset();
+  if (++unfed_ < kMostAhead) in_->next();
+}
+
+void Supervisor::fed() {
+  if (unfed_-- == kMostAhead && in_ != nullptr) in_->next();
+}
+
+void Supervisor::make_outlets() {
+  const auto make = [this] {
+    return std::make_shared<Outlet>([this] { asio::post(io_, [this] { written(); }); });
+  };
+  out_ = make();
+  err_ = same_file(STDOUT_FILENO, STDERR_FILENO) ? out_ : make();
+}
+
+Lines Supervisor::lines_to(int fd, const std::string& prefix) const {
+  return {prefix, [fd, outlet = fd == STDOUT_FILENO ? out_ : err_](std::string_view text) {
+            outlet->write(fd, text);
+          }};
+}
+
+// Acknowledges output, so that the guard sends more. Once the program has ended, all of it at once:
+// it is not much, and holds the program's last words.
+void Supervisor::take(Rank& rank) {
+  for (const std::size_t stream : {0, 1}) {
+    int& untaken = rank.untaken[stream];
+    if (!rank.ended && !(stream == 0 ? out_ : err_)->has_room()) continue;
+    for (; untaken > 0; --untaken)
+      if (rank.guard != nullptr)
+        rank.guard->send({stream == 0 ? MessageKind::OutputTaken : MessageKind::ErrorOutputTaken});
+  }
+}
+
+void Supervisor::written() {
+  for (const auto& rank : ranks_) take(*rank);
+  for (const auto& outlet : {out_, err_})
+    if (outlet->error() == EPIPE) failed({-1, {Ending::Kind::Unwritten, EPIPE}});
+  flush_.cancel();
+}
+
+bool Supervisor::gives_up(const Outlet& outlet) const {
+  if (!first_ && !told_to_end_) return false;
+  const Clock::time_point now = Clock::now();
+  return now - outlet.moved() >= kQuiet && (!first_ || now - first_->at >= all());
+}
+
+Supervisor::Await<void> Supervisor::flush(const Outlet& outlet) {
+  boost::system::error_code cancelled;
+  while (outlet.waiting() > 0 && !gives_up(outlet)) {
+    flush_.expires_after(milliseconds(100));
+    co_await flush_.async_wait(asio::redirect_error(asio::use_awaitable, cancelled));
+  }
+}
+
+// The job is over.
+Supervisor::Await<void> Supervisor::finish() {
+  co_await flush(*out_);
+  if (const std::size_t left = out_->waiting(); left > 0)
+    err_->write(STDERR_FILENO,
+                str_cat("warning: nobody reads stdout; its last ", left, " bytes are lost\n"));
+  int error = out_->error() != 0 ? out_->error() : err_->error();
+  if (out_->waiting() > 0) error = EINTR;  // given up after a signal
+  if (!first_ && error != 0) first_ = Failure{-1, {Ending::Kind::Unwritten, error}, {}};
+  if (first_) err_->write(STDERR_FILENO, str_cat("error: ", printable(cause()), '\n'));
+  co_await flush(*err_);
+  io_.stop();
 }
 
 }  // namespace coshard::job

@@ -14,14 +14,13 @@
 #include <string>
 #include <vector>
 
+#include "runtime/control/control_acceptor.h"
+#include "runtime/control/failure_record.h"
 #include "tools/run/ending.h"
-#include "tools/run/guard_door.h"
 #include "tools/run/hosts.h"
 #include "tools/run/inlet.h"
-#include "tools/run/last_words.h"
 #include "tools/run/launcher.h"
 #include "tools/run/lines.h"
-#include "tools/run/message.h"
 #include "tools/run/outlet.h"
 
 namespace coshard::job {
@@ -35,10 +34,11 @@ class Supervisor {
     bool prefix = true;
     std::vector<Host> hosts;                     // empty: all guards are on this machine
     std::chrono::milliseconds start_timeout{0};  // for all guards to connect; 0: no limit
+    std::chrono::milliseconds grace{400};        // from SIGTERM to SIGKILL, after a failure
   };
   Supervisor(boost::asio::io_context& io, Options options);
-  unsigned short port() const { return door_.port(); }
-  const std::string& token() const { return options_.token; }
+  // Where guards connect.
+  const ControlAddress& address() const { return address_; }
   // Error{Unsupported}: it cannot be started.
   void start_launcher(const std::vector<std::string>& command, const Environment& environment);
 
@@ -47,30 +47,34 @@ class Supervisor {
  private:
   template <class T>
   using Await = boost::asio::awaitable<T>;
-  using Socket = GuardDoor::Socket;
+  using Guard = std::shared_ptr<ControlLink>;
   using Descriptor = boost::asio::posix::stream_descriptor;
   using Clock = std::chrono::steady_clock;
   struct Rank {
     Lines out, err;
     std::array<int, 2> untaken{};  // unacknowledged messages of each
-    Socket* guard = nullptr;
-    bool ended = false;    // its program
-    bool drained = false;  // no more output will arrive
+    int number = 0;
+    Guard guard;                          // null: it is not connected
+    bool ended = false;                   // its program
+    bool drained = false;                 // no more output will arrive
+    std::optional<FailureRecord> record;  // why it has failed, if the program has said so
+    int recorded = 0;                     // when: the number of that message
     bool came() const { return guard != nullptr || drained; }
   };
   // From the first failure to the end of the job and of its output.
-  static constexpr std::chrono::milliseconds kAll{2800};
+  std::chrono::milliseconds all() const { return std::chrono::milliseconds(2400) + options_.grace; }
   struct Failure {
     int rank = -1;  // -1: the launcher, or this process's output
     Ending ending;
+    int number = 0;          // of its message, in the order in which all arrived
+    bool by_signal = false;  // by one that end_others() has sent
     Clock::time_point at = Clock::now();
   };
 
   Await<void> expect_guards();
-  void entered(int rank, Socket socket);
-  Await<void> follow(Rank& rank, Socket socket);
-  void heard(Rank& rank, MessageKind kind, const std::string& text);
-  void lost(Rank& rank, int error);
+  bool entered(const Guard& guard);
+  void received(Rank& rank, MessageKind kind, const std::string& text);
+  void lost(Rank& rank, const std::string& why);
 
   void open_stdin();
   void pass_on_input(const std::string& text, int error);
@@ -86,32 +90,26 @@ class Supervisor {
 
   Await<void> show(Descriptor& from, Lines& to);
   bool show_what_is_there(Descriptor& from, Lines& to);
-  void note_why(std::string_view said);
-  std::string aborted() const;
   bool launcher_knows_more() const;
   Await<void> hear_signals();
   void pass_on(int signal);
+  Await<void> stop();
   void reap_launcher();
 
   void failed(Failure failure);
   std::string cause() const;
-  std::string last_words(const Failure& failure) const;
-  std::optional<Blame> blame_in(const Failure& failure) const;
-  const Failure* blamed_by(const Failure& failure) const;
-  bool tells_of_another(const Failure& failure) const;
-  bool may_be_an_echo(const Failure& failure) const;
-  std::vector<Failure> failures_in_order() const;
+  const FailureRecord* record_of(const Failure& failure) const;
   Failure cause_of_all() const;
   Await<void> end_others();
   Await<void> end_launcher();
   Await<void> pause(std::chrono::milliseconds time);
   void look_whether_over();
-  static void tell(Socket* guard, unsigned char byte);
   void send_signal(int signal);
 
   boost::asio::io_context& io_;
   Options options_;
-  GuardDoor door_;
+  ControlAcceptor acceptor_;
+  ControlAddress address_;
   boost::asio::signal_set signals_;
   boost::asio::steady_timer pause_, start_, flush_;
   std::shared_ptr<Outlet> out_, err_;  // the same one if both are one file, to keep the order
@@ -119,11 +117,11 @@ class Supervisor {
   int unfed_ = 0;                      // unacknowledged pieces of it
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::optional<Failure> first_;
-  std::vector<Failure> failures_;  // first_, and those of ranks before end_others() ended them
+  std::vector<Failure> failures_;  // of ranks, first_ too
+  int received_ = 0;               // messages and ends so far
   pid_t launcher_ = 0;
   std::string launcher_name_;
   std::optional<Ending> launcher_ending_;
-  std::string aborted_;  // who called MPI_Abort, according to the launcher
   Descriptor launcher_out_, launcher_err_;
   std::unique_ptr<Lines> launcher_says_, launcher_complains_;
   bool over_ = false, interrupted_ = false, ends_others_ = false, told_to_end_ = false;

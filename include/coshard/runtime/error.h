@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <coshard/runtime/call_site.h>
 
@@ -36,11 +38,15 @@ class Error : public std::runtime_error {
   void left(int rank, std::string_view path);
   // The user's call site that the library was working for when it was created, if any.
   const CallSite& site() const noexcept { return site_; }
+  // Of a Timeout: ranks of the world that have not taken part, ascending. Empty: unknown.
+  const std::vector<int>& missing() const noexcept { return missing_; }
+  void note_missing(std::vector<int> ranks) { missing_ = std::move(ranks); }
 
  private:
   ErrorKind kind_;
   CallSite site_;
   std::string told_;
+  std::vector<int> missing_;
 };
 
 // How errors show a value: brief(value), in one line, if it exists; else `<<`.

@@ -246,9 +246,11 @@ void LocalWork::fail_poisoned() {
 void LocalWork::fail_timeout(std::int64_t waited_ns) {
   LocalGroup& group = communicator_->group();
   const std::string message = awaited_.timeout_text(group.title(), waited_ns, missing_text());
+  Error late(ErrorKind::Timeout, message);
+  late.note_missing(missing_ranks());
   if (!group.poison(message)) fail_poisoned();
   abandon();
-  throw Error(ErrorKind::Timeout, message);
+  throw late;
 }
 
 void LocalWork::fail_if_lost() {
@@ -257,6 +259,15 @@ void LocalWork::fail_if_lost() {
   LocalGroup& group = communicator_->group();
   group.poison(group.lost_text(awaited_, rank));
   fail_poisoned();
+}
+
+std::vector<int> LocalWork::missing_ranks() const {
+  const std::vector<int>& members = communicator_->group().members();
+  std::vector<int> missing;
+  for (std::size_t r = 0; r < members.size(); ++r)
+    if (misses(static_cast<int>(r))) missing.push_back(members[r]);
+  std::ranges::sort(missing);
+  return missing;
 }
 
 // On a caller's io_context, a peer on the same one cannot run during this blocking wait.

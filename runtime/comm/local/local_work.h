@@ -89,6 +89,7 @@ class LocalWork : public WorkState {
   void abandon();
   [[noreturn]] void fail_poisoned();
   [[noreturn]] void fail_timeout(std::int64_t waited_ns);
+  std::vector<int> missing_ranks() const;
   void fail_if_lost();
   std::string late_text(std::int64_t waited_ns) const {
     return awaited_.late_text(communicator_->group().title(), waited_ns, missing_text());

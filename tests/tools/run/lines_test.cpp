@@ -52,38 +52,5 @@ TEST(Lines, OneThatDoesNotEndIsWrittenAfterAMebibyte) {
   EXPECT_EQ(out, std::string(33 << 15, 'x'));
 }
 
-TEST(Lines, TheLastOneThatIsNeitherEmptyNorAWarningIsKept) {
-  std::string out;
-  Lines lines("[0] ", to(out));
-  EXPECT_EQ(lines.last(), "");
-  lines.add("first\nsecond\n\n  \n");
-  EXPECT_EQ(lines.last(), "second");
-  lines.add("warning: rank 1 has been silent for 1 s\n");
-  EXPECT_EQ(lines.last(), "second");
-  lines.add("third");
-  lines.end();
-  EXPECT_EQ(lines.last(), "third");
-  lines.add(std::string(1000, 'x') + '\n');
-  EXPECT_EQ(lines.last(), std::string(500, 'x'));
-}
-
-TEST(Lines, TheLastErrorComesBeforeWhatFollowsIt) {
-  std::string out;
-  Lines lines("[0] ", to(out));
-  lines.add("error: one\nerror: two\nafter\n");
-  EXPECT_EQ(lines.error(), "error: two");
-  EXPECT_EQ(lines.last(), "error: two");
-}
-
-TEST(Lines, WhatAnUncaughtExceptionSaysOutlivesACrashHandler) {
-  std::string out;
-  Lines lines("", to(out));
-  lines.add("terminate called after throwing an instance of 'X'\n  what():  disk full\n");
-  lines.add("[vm:7] *** Process received signal ***\n[vm:7] *** End of error message ***\n");
-  EXPECT_EQ(lines.uncaught(), "  what():  disk full");
-  lines.add("that was a child of mine\n");
-  EXPECT_EQ(lines.last(), "that was a child of mine");
-}
-
 }  // namespace
 }  // namespace coshard::job

@@ -10,7 +10,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 
-#include "runtime/launch/liveness_link.h"
+#include "runtime/control/control_link.h"
 
 namespace coshard {
 
@@ -39,7 +39,7 @@ struct WatchedProcess {
   boost::asio::steady_timer timer;
   int process;
   int looks = 0;  // since anything was heard from it
-  LivenessLink::Clock::time_point heard_at;
+  ControlLink::Clock::time_point heard_at;
 };
 
 }  // namespace coshard

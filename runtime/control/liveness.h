@@ -10,23 +10,12 @@
 #include <string>
 #include <vector>
 
-#include <coshard/runtime/error.h>
+#include "runtime/control/control_acceptor.h"
 
 namespace coshard {
 
-// Of a limit, for errors: "1.5 s", "0.2 s".
-inline std::string seconds_text(std::chrono::milliseconds time) {
-  return str_cat(static_cast<double>(time.count()) / 1000, " s");
-}
-
 class Liveness {
  public:
-  // Where process 0 listens, and the secret that proves that a connection belongs to its job.
-  struct Address {
-    std::vector<std::string> hosts;  // to be tried in this order
-    std::uint16_t port = 0;
-    std::string secret;
-  };
   // Called on its thread, one at a time.
   struct Hooks {
     // Its connection ended before it said goodbye, or it does not answer. Once for each process.
@@ -48,15 +37,17 @@ class Liveness {
   Liveness(int processes, bool beyond);
   // Process 0, at an address known to all: its only host or, unless `beyond`, loopback; if the port
   // is taken, retries until `deadline`. Error{CommFailed} names the port.
-  Liveness(int processes, const Address& address, bool beyond, std::chrono::milliseconds deadline);
+  Liveness(int processes, const ControlAddress& address, bool beyond,
+           std::chrono::milliseconds deadline);
   // Any other process. Error{CommFailed}: process 0 did not answer within `deadline`.
-  Liveness(int process, int processes, const Address& address, std::chrono::milliseconds deadline);
+  Liveness(int process, int processes, const ControlAddress& address,
+           std::chrono::milliseconds deadline);
   // Says goodbye: the end of this process is no longer a failure.
   ~Liveness();
   Liveness(const Liveness&) = delete;
   Liveness& operator=(const Liveness&) = delete;
 
-  const Address& address() const;
+  const ControlAddress& address() const;
   // Replaces the hooks; empty ones: no listener. Processes already lost, and messages said while
   // there was no listener, are reported at once. No previous hook runs after this has returned.
   void listen(Hooks hooks);

@@ -1,4 +1,4 @@
-#include "runtime/launch/liveness.h"
+#include "runtime/control/liveness.h"
 
 #include <pthread.h>
 
@@ -16,10 +16,10 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include <coshard/runtime/error.h>
-#include "runtime/launch/liveness_door.h"
-#include "runtime/launch/liveness_link.h"
-#include "runtime/launch/proof.h"
-#include "runtime/launch/watched_process.h"
+#include "runtime/control/control_acceptor.h"
+#include "runtime/control/control_link.h"
+#include "runtime/control/proof.h"
+#include "runtime/control/watched_process.h"
 #include "runtime/start_thread.h"
 
 namespace coshard {
@@ -27,8 +27,8 @@ namespace {
 
 namespace asio = boost::asio;
 using std::chrono::milliseconds;
-using Clock = LivenessLink::Clock;
-using LinkPtr = std::shared_ptr<LivenessLink>;
+using Clock = ControlLink::Clock;
+using LinkPtr = std::shared_ptr<ControlLink>;
 using WatchedPtr = std::shared_ptr<WatchedProcess>;
 
 constexpr const char* kSlowly = "1";  // in a beat: how data move
@@ -42,14 +42,16 @@ class Liveness::Hub {
     for (int p = 1; process == 0 && p < processes; ++p) missing_.insert(p);
   }
 
-  void open(Address address, bool beyond, milliseconds deadline) {
-    address_ = door_.open(std::move(address), beyond, deadline);
+  void open(ControlAddress address, bool beyond, milliseconds deadline) {
+    address_ = acceptor_.open(std::move(address), beyond, deadline);
     begin();
   }
 
-  void join(const Address& address, milliseconds deadline) {
+  void join(const ControlAddress& address, milliseconds deadline) {
     address_ = address;
-    const LinkPtr link = connect_to_zero(io_, process_, address, deadline);
+    const LinkPtr link =
+        connect_control(io_, process_, address, deadline,
+                        {str_cat("process ", process_, " cannot connect to process 0")});
     serve(link);
     begin();
   }
@@ -58,9 +60,9 @@ class Liveness::Hub {
     asio::post(io_, [this] {
       hooks_ = {};
       on_message_ = nullptr;
-      door_.close();
+      acceptor_.close();
       for (const auto& watched : watched_) watched->end();
-      for (const auto& [process, link] : links_) link->send({FrameKind::Bye, process_, ""});
+      for (const auto& [process, link] : links_) link->send({MessageKind::Bye, process_, ""});
       close_when_sent(Clock::now() + milliseconds(500));
     });
     work_.reset();
@@ -83,7 +85,7 @@ class Liveness::Hub {
     asio::dispatch(io_, std::move(f));
   }
 
-  const Address& address() const { return address_; }
+  const ControlAddress& address() const { return address_; }
   int process() const { return process_; }
 
   void listen(Hooks hooks) {
@@ -97,14 +99,14 @@ class Liveness::Hub {
 
   // Process 0 determines the order: it sends to all, including the process that said it.
   void say(const std::string& text) {
-    if (process_ == 0) return pass_on({FrameKind::Said, 0, text});
+    if (process_ == 0) return pass_on({MessageKind::Said, 0, text});
     const auto hub = links_.find(0);
     if (hub == links_.end()) return heard_said(process_, text);
-    hub->second->send({FrameKind::Said, process_, text});
+    hub->second->send({MessageKind::Said, process_, text});
   }
 
   // To the receiver, relayed by process 0. Dropped if the receiver is lost or has left.
-  void send_message(Frame message) {
+  void send_message(ControlMessage message) {
     if (message.to == process_) {
       if (on_message_) return on_message_(message.process, message.tag, std::move(message.text));
       if (keeps_messages_) early_.push_back(std::move(message));
@@ -116,7 +118,7 @@ class Liveness::Hub {
   void on_message(std::function<void(int, int, std::string)> told) {
     on_message_ = std::move(told);
     keeps_messages_ = false;
-    for (Frame& message : std::exchange(early_, {}))
+    for (ControlMessage& message : std::exchange(early_, {}))
       on_message_(message.process, message.tag, std::move(message.text));
   }
 
@@ -156,7 +158,7 @@ class Liveness::Hub {
     const LinkPtr link = found != links_.end() ? found->second : nullptr;
     if (link == nullptr && process_ != 0) {  // process 0 has its connection
       const auto zero = links_.find(0);
-      if (zero != links_.end()) zero->second->send({FrameKind::Lost, watched->process, ""});
+      if (zero != links_.end()) zero->second->send({MessageKind::Lost, watched->process, ""});
       return;
     }
     if (link != nullptr ? link->bye : !missing_.contains(watched->process)) return;
@@ -174,8 +176,9 @@ class Liveness::Hub {
   }
 
   void serve(const LinkPtr& link) {
-    link->listen([this](const LinkPtr& from, Frame frame) { heard(from, std::move(frame)); },
-                 [this](const LinkPtr& from, const std::string& why) { ended(from, why); });
+    link->listen(
+        [this](const LinkPtr& from, ControlMessage message) { heard(from, std::move(message)); },
+        [this](const LinkPtr& from, const std::string& why) { ended(from, why); });
     set_timeout(*link);
     links_[link->process] = link;
   }
@@ -186,35 +189,37 @@ class Liveness::Hub {
     if (p < 1 || p >= static_cast<int>(lost_.size()) || links_.contains(p) || lost_[place(p)])
       return false;
     // Replays what it has missed.
-    for (const int other : lost()) from->send({FrameKind::Lost, other, *lost_[place(other)]});
-    for (const Frame& said : said_) from->send(said);
+    for (const int other : lost()) from->send({MessageKind::Lost, other, *lost_[place(other)]});
+    for (const ControlMessage& said : said_) from->send(said);
     serve(from);
     if (missing_.erase(p); missing_.empty()) said_.clear();
     return true;
   }
 
-  void heard(const LinkPtr& from, Frame frame) {
-    switch (frame.kind) {
-      case FrameKind::Hello:
-      case FrameKind::Refused: return;
-      case FrameKind::Beat:
-        if (process_ != 0) return tell_who_may_wait(frame.text);
-        from->moves = frame.text;
+  void heard(const LinkPtr& from, ControlMessage message) {
+    switch (message.kind) {
+      case MessageKind::Hello:
+      case MessageKind::Refused: return;
+      case MessageKind::Beat:
+        if (process_ != 0) return tell_who_may_wait(message.text);
+        from->moves = message.text;
         return;
-      case FrameKind::Said:
-        if (process_ == 0) return pass_on({FrameKind::Said, from->process, std::move(frame.text)});
-        return heard_said(frame.process, frame.text);
-      case FrameKind::Lost:
-        if (frame.process < 0 || frame.process >= static_cast<int>(lost_.size()) ||
-            frame.process == process_)
+      case MessageKind::Said:
+        if (process_ == 0)
+          return pass_on({MessageKind::Said, from->process, std::move(message.text)});
+        return heard_said(message.process, message.text);
+      case MessageKind::Lost:
+        if (message.process < 0 || message.process >= static_cast<int>(lost_.size()) ||
+            message.process == process_)
           fail(ErrorKind::CommFailed, "nonsense");
-        if (process_ != 0) return note_lost(frame.process, frame.text);
-        watched_.push_back(std::make_shared<WatchedProcess>(io_, frame.process));
+        if (process_ != 0) return note_lost(message.process, message.text);
+        watched_.push_back(std::make_shared<WatchedProcess>(io_, message.process));
         return died(watched_.back());
-      case FrameKind::Bye: from->bye = true; return;
-      case FrameKind::Message:
-        if (process_ == 0) frame.process = from->process;
-        return send_message(std::move(frame));
+      case MessageKind::Bye: from->bye = true; return;
+      case MessageKind::Relayed:
+        if (process_ == 0) message.process = from->process;
+        return send_message(std::move(message));
+      default: fail(ErrorKind::CommFailed, "nonsense");
     }
   }
 
@@ -225,11 +230,11 @@ class Liveness::Hub {
 
   void lose(int lost, const std::string& why) {
     if (process_ == 0)
-      for (const auto& [process, link] : links_) link->send({FrameKind::Lost, lost, why});
+      for (const auto& [process, link] : links_) link->send({MessageKind::Lost, lost, why});
     note_lost(lost, why);
   }
 
-  void pass_on(const Frame& said) {
+  void pass_on(const ControlMessage& said) {
     for (const auto& [process, link] : links_) link->send(said);
     if (!missing_.empty()) said_.push_back(said);
     heard_said(said.process, said.text);
@@ -259,7 +264,7 @@ class Liveness::Hub {
     const std::string news = process_ == 0 ? who_may_wait(now) : moves();
     std::vector<LinkPtr> silent;
     for (const auto& [process, link] : links_) {
-      link->send({FrameKind::Beat, process_, news});
+      link->send({MessageKind::Beat, process_, news});
       if (was_away) link->heard_at = now;
       const auto since = std::chrono::duration_cast<milliseconds>(now - link->heard_at);
       if (deadline_ == milliseconds(0) || since < deadline_ / 4) continue;
@@ -307,7 +312,7 @@ class Liveness::Hub {
       if (who[p] == '1') hooks_.may_wait(static_cast<int>(p));
   }
 
-  void set_timeout(LivenessLink& link) const {
+  void set_timeout(ControlLink& link) const {
     link.set_timeout(deadline_ == milliseconds(0) ? milliseconds(60'000) : deadline_ * 3 / 4);
   }
 
@@ -327,13 +332,14 @@ class Liveness::Hub {
   static std::size_t place(int process) { return static_cast<std::size_t>(process); }
 
   int process_;
-  Address address_;
+  ControlAddress address_;
   std::function<void(int, int, std::string)> on_message_;
   bool keeps_messages_ = true;  // until the first on_message()
-  std::vector<Frame> early_;
+  std::vector<ControlMessage> early_;
   asio::io_context io_{1};
   asio::executor_work_guard<asio::io_context::executor_type> work_ = asio::make_work_guard(io_);
-  LivenessDoor door_{io_, [this](const LinkPtr& from) { return entered(from); }};
+  ControlAcceptor acceptor_{io_, "process 0",
+                            [this](const LinkPtr& from) { return entered(from); }};
   asio::steady_timer timer_{io_};
   Clock::time_point beaten_at_ = Clock::now();
   milliseconds deadline_{0};
@@ -343,27 +349,27 @@ class Liveness::Hub {
   std::vector<std::pair<int, std::string>> unheard_;
   std::vector<std::optional<std::string>> lost_;  // by process: why
   std::set<int> missing_;                         // process 0: have not connected yet
-  std::vector<Frame> said_;                       // process 0: for those in missing_
+  std::vector<ControlMessage> said_;              // process 0: for those in missing_
   std::thread thread_;
 };
 
 Liveness::Liveness(int processes, bool beyond) : hub_(std::make_unique<Hub>(0, processes)) {
-  hub_->open({{}, 0, draw_nonce() + draw_nonce()}, beyond, milliseconds(0));
+  hub_->open({{}, 0, random_nonce() + random_nonce()}, beyond, milliseconds(0));
 }
 
-Liveness::Liveness(int processes, const Address& address, bool beyond, milliseconds deadline)
+Liveness::Liveness(int processes, const ControlAddress& address, bool beyond, milliseconds deadline)
     : hub_(std::make_unique<Hub>(0, processes)) {
   hub_->open(address, beyond, deadline);
 }
 
-Liveness::Liveness(int process, int processes, const Address& address, milliseconds deadline)
+Liveness::Liveness(int process, int processes, const ControlAddress& address, milliseconds deadline)
     : hub_(std::make_unique<Hub>(process, processes)) {
   hub_->join(address, deadline);
 }
 
 Liveness::~Liveness() { hub_->end(); }
 
-const Liveness::Address& Liveness::address() const { return hub_->address(); }
+const ControlAddress& Liveness::address() const { return hub_->address(); }
 
 void Liveness::listen(Hooks hooks) {
   hub_->run([&] { hub_->listen(std::move(hooks)); });
@@ -375,7 +381,7 @@ void Liveness::say(const std::string& text) {
 
 void Liveness::send_message(int to, int tag, std::string bytes) {
   hub_->later([hub = hub_.get(), to, tag, bytes = std::move(bytes)]() mutable {
-    hub->send_message({FrameKind::Message, hub->process(), std::move(bytes), to, tag});
+    hub->send_message({MessageKind::Relayed, hub->process(), std::move(bytes), to, tag});
   });
 }
 

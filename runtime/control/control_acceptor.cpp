@@ -1,4 +1,4 @@
-#include "runtime/launch/liveness_door.h"
+#include "runtime/control/control_acceptor.h"
 
 #include <fcntl.h>
 
@@ -9,8 +9,8 @@
 #include <boost/asio/ip/v6_only.hpp>
 
 #include <coshard/runtime/error.h>
-#include "runtime/launch/host.h"
-#include "runtime/launch/proof.h"
+#include "runtime/control/proof.h"
+#include "runtime/host.h"
 
 namespace coshard {
 namespace {
@@ -18,15 +18,27 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 using std::chrono::milliseconds;
-using Clock = LivenessLink::Clock;
-using LinkPtr = LivenessDoor::LinkPtr;
+using Clock = ControlLink::Clock;
+using LinkPtr = ControlAcceptor::LinkPtr;
 
-constexpr std::size_t kMostStrangers = 64;  // connections that have not yet said who they are
+constexpr std::size_t kMostPending = 64;  // connections that are not authenticated
 constexpr std::size_t kNonce = 32;
 
 }  // namespace
 
-bool LivenessDoor::bind(std::uint16_t port, bool beyond) {
+std::string seconds_text(milliseconds time) {
+  return str_cat(static_cast<double>(time.count()) / 1000, " s");
+}
+
+ControlAcceptor::ControlAcceptor(asio::io_context& io, std::string name,
+                                 std::function<bool(const LinkPtr&)> entered, milliseconds patience)
+    : acceptor_(io),
+      retry_(io),
+      name_(std::move(name)),
+      entered_(std::move(entered)),
+      patience_(patience) {}
+
+bool ControlAcceptor::bind(std::uint16_t port, bool beyond) {
   boost::system::error_code problem, closed;
   acceptor_.close(closed);
   acceptor_.open(beyond ? tcp::v6() : tcp::v4(), problem);
@@ -42,18 +54,17 @@ bool LivenessDoor::bind(std::uint16_t port, bool beyond) {
   if (!problem) acceptor_.listen(asio::socket_base::max_listen_connections, problem);
   if (problem && problem != asio::error::address_in_use)
     fail(ErrorKind::CommFailed,
-         str_cat("process 0 cannot listen on ", six ? "" : any.to_string(), six ? "port " : ":",
-                 port, ": ", problem.message(), listen_remedy(problem.value())));
+         str_cat(name_, " cannot listen on ", six ? "" : any.to_string(), six ? "port " : ":", port,
+                 ": ", problem.message(), listen_remedy(problem.value())));
   return !problem;
 }
 
-Liveness::Address LivenessDoor::open(Liveness::Address address, bool beyond,
-                                     milliseconds deadline) {
+ControlAddress ControlAcceptor::open(ControlAddress address, bool beyond, milliseconds deadline) {
   const Clock::time_point begin = Clock::now();
   while (!bind(address.port, beyond)) {
     if (Clock::now() - begin > deadline)
       fail(ErrorKind::CommFailed,
-           str_cat("process 0 cannot listen on port ", address.port,
+           str_cat(name_, " cannot listen on port ", address.port,
                    ": the port has been in use for ", seconds_text(deadline)));
     std::this_thread::sleep_for(milliseconds(100));
   }
@@ -65,54 +76,59 @@ Liveness::Address LivenessDoor::open(Liveness::Address address, bool beyond,
   return address;
 }
 
-void LivenessDoor::accept() {
+void ControlAcceptor::accept() {
   acceptor_.async_accept([this](const boost::system::error_code& error, tcp::socket socket) {
     if (!acceptor_.is_open()) return;  // closed since this connection was accepted
-    if (error) {                       // for example, out of descriptors
+    if (error) {                       // out of descriptors, for example
       retry_.expires_after(milliseconds(100));
       return retry_.async_wait([this](const boost::system::error_code& over) {
         if (!over) accept();
       });
     }
-    const auto link = std::make_shared<LivenessLink>(std::move(socket));
-    strangers_.push_back(link);
-    if (strangers_.size() > kMostStrangers) {
-      strangers_.front()->close();
-      strangers_.pop_front();
-    }
-    link->listen([this](const LinkPtr& from, const Frame& frame) { welcome(from, frame); },
-                 [this](const LinkPtr& from, const std::string&) { std::erase(strangers_, from); });
+    const auto link = std::make_shared<ControlLink>(std::move(socket));
+    pending_.push_back({link, asio::steady_timer(acceptor_.get_executor(), patience_)});
+    pending_.back().patience.async_wait([this, link](const boost::system::error_code& over) {
+      if (!over) drop(link);
+    });
+    if (pending_.size() > kMostPending) drop(LinkPtr(pending_.front().link));
+    link->listen(
+        [this](const LinkPtr& from, const ControlMessage& hello) { authenticate(from, hello); },
+        [this](const LinkPtr& from, const std::string&) { drop(from); });
     link->start();
-    link->drawn = draw_nonce();
-    link->send({FrameKind::Hello, 0, link->drawn});
+    link->nonce = random_nonce();
+    link->send({MessageKind::Hello, 0, link->nonce});
     accept();
   });
 }
 
-// A stranger has sent its Hello.
-void LivenessDoor::welcome(const LinkPtr& from, const Frame& frame) {
-  std::erase(strangers_, from);
-  if (frame.kind != FrameKind::Hello || frame.text.size() < kNonce) return from->close();
-  const std::string drawn = frame.text.substr(0, kNonce);
+void ControlAcceptor::drop(const LinkPtr& pending) {
+  pending->close();
+  std::erase_if(pending_, [&](const Pending& each) { return each.link == pending; });
+}
+
+void ControlAcceptor::authenticate(const LinkPtr& from, const ControlMessage& hello) {
+  std::erase_if(pending_, [&](const Pending& each) { return each.link == from; });
+  if (hello.kind != MessageKind::Hello || hello.text.size() < kNonce) return from->close();
+  const std::string nonce = hello.text.substr(0, kNonce);
   const bool knows =
-      equal_proofs(std::string_view(frame.text).substr(kNonce),
-                   proof_of(ProofOf::Process, secret_, frame.process, drawn, from->drawn));
+      equal_proofs(std::string_view(hello.text).substr(kNonce),
+                   proof_of(ProofOf::Connecting, secret_, hello.process, nonce, from->nonce));
   if (!knows) {
-    from->send({FrameKind::Refused, 0, ""});
+    from->send({MessageKind::Refused, 0, ""});
     return from->close_when_sent();
   }
-  from->process = frame.process;
-  from->send(
-      {FrameKind::Hello, 0, proof_of(ProofOf::Zero, secret_, frame.process, drawn, from->drawn)});
+  from->process = hello.process;
+  from->send({MessageKind::Hello, 0,
+              proof_of(ProofOf::Accepting, secret_, hello.process, nonce, from->nonce)});
   if (!entered_(from)) from->close();
 }
 
-void LivenessDoor::close() {
+void ControlAcceptor::close() {
   boost::system::error_code ignored;
   acceptor_.close(ignored);
   retry_.cancel();
-  for (const LinkPtr& link : strangers_) link->close();
-  strangers_.clear();
+  for (const Pending& each : pending_) each.link->close();
+  pending_.clear();
 }
 
 namespace {
@@ -132,19 +148,19 @@ Problem greet(asio::io_context& io, const LinkPtr& link, int process, const std:
     io.stop();
   };
   link->listen(
-      [&](const LinkPtr& from, const Frame& frame) {
-        if (frame.kind == FrameKind::Refused)
+      [&](const LinkPtr& from, const ControlMessage& message) {
+        if (message.kind == MessageKind::Refused)
           return over({"rejected: the processes have different secrets (COSHARD_TOKEN)", true});
-        if (frame.kind != FrameKind::Hello)
+        if (message.kind != MessageKind::Hello)
           return over({"the process that answered is not part of this job", true});
         if (expected.empty()) {
-          const std::string drawn = draw_nonce();
-          expected = proof_of(ProofOf::Zero, secret, process, drawn, frame.text);
+          const std::string own = random_nonce();
+          expected = proof_of(ProofOf::Accepting, secret, process, own, message.text);
           return from->send(
-              {FrameKind::Hello, process,
-               drawn + proof_of(ProofOf::Process, secret, process, drawn, frame.text)});
+              {MessageKind::Hello, process,
+               own + proof_of(ProofOf::Connecting, secret, process, own, message.text)});
         }
-        if (!equal_proofs(frame.text, expected))
+        if (!equal_proofs(message.text, expected))
           return over({"the process that answered is not part of this job", true});
         from->process = 0;
         over({});
@@ -177,11 +193,13 @@ Problem connect_socket(asio::io_context& io, tcp::socket& socket, const tcp::end
   socket.close();
   io.restart();
   io.poll();  // the handler refers to locals
-  return {first == asio::error::timed_out ? "no answer" : first.message()};
+  const bool refused = first == asio::error::connection_refused;
+  return {first == asio::error::timed_out ? "no answer" : first.message(), refused};
 }
 
 Problem try_host(asio::io_context& io, const std::string& host, int process,
-                 const Liveness::Address& address, milliseconds time, LinkPtr& made) {
+                 const ControlAddress& address, milliseconds time, bool may_be_earlier,
+                 LinkPtr& made) {
   boost::system::error_code unknown;
   tcp::resolver resolver(io);
   Problem problem;
@@ -190,8 +208,9 @@ Problem try_host(asio::io_context& io, const std::string& host, int process,
   for (const auto& entry : found) {
     tcp::socket socket(io);
     problem = connect_socket(io, socket, entry.endpoint(), time);
+    problem.final = problem.final && !may_be_earlier;
     if (!problem.text.empty()) continue;
-    made = std::make_shared<LivenessLink>(std::move(socket));
+    made = std::make_shared<ControlLink>(std::move(socket));
     problem = greet(io, made, process, address.secret, time);
     if (problem.text.empty() || problem.final) return problem;
   }
@@ -200,9 +219,9 @@ Problem try_host(asio::io_context& io, const std::string& host, int process,
 
 }  // namespace
 
-std::shared_ptr<LivenessLink> connect_to_zero(asio::io_context& io, int process,
-                                              const Liveness::Address& address,
-                                              milliseconds deadline) {
+std::shared_ptr<ControlLink> connect_control(asio::io_context& io, int process,
+                                             const ControlAddress& address, milliseconds deadline,
+                                             const Connecting& how) {
   const Clock::time_point end = Clock::now() + deadline;
   for (;;) {
     std::string problems;
@@ -210,17 +229,16 @@ std::shared_ptr<LivenessLink> connect_to_zero(asio::io_context& io, int process,
     for (const std::string& host : address.hosts) {
       const auto left = std::chrono::duration_cast<milliseconds>(end - Clock::now());
       LinkPtr made;
-      const Problem problem =
-          try_host(io, host, process, address,
-                   std::clamp(left, milliseconds(100), milliseconds(5000)), made);
+      const Problem problem = try_host(io, host, process, address,
+                                       std::clamp(left, milliseconds(100), milliseconds(5000)),
+                                       how.may_be_earlier, made);
       if (problem.text.empty()) return made;
       problems +=
           str_cat(problems.empty() ? "" : "; ", host, ':', address.port, ": ", problem.text);
       final = final && problem.final;
     }
     if (final || Clock::now() >= end)
-      fail(ErrorKind::CommFailed,
-           str_cat("process ", process, " cannot connect to process 0: ", problems));
+      fail(ErrorKind::CommFailed, str_cat(how.problem, ": ", problems));
     std::this_thread::sleep_for(milliseconds(100));
   }
 }

@@ -1,4 +1,4 @@
-#include "runtime/launch/proof.h"
+#include "runtime/control/proof.h"
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -25,17 +25,17 @@ std::string hex_of(std::span<const unsigned char> bytes) {
 
 }  // namespace
 
-std::string draw_nonce() {
+std::string random_nonce() {
   std::array<unsigned char, 16> bytes{};
   if (RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) != 1)
     fail(ErrorKind::CommFailed, "OpenSSL has no random bytes");
   return hex_of(bytes);
 }
 
-std::string proof_of(ProofOf who, std::string_view secret, int process, std::string_view drawn_here,
-                     std::string_view drawn_by_zero) {
+std::string proof_of(ProofOf who, std::string_view secret, int process,
+                     std::string_view connecting_nonce, std::string_view accepting_nonce) {
   const std::string text = str_cat("coshard 1 ", static_cast<char>(who), ' ', process, ' ',
-                                   drawn_here, ' ', drawn_by_zero);
+                                   connecting_nonce, ' ', accepting_nonce);
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned size = 0;
   const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());

@@ -1,5 +1,5 @@
 // Processes that tell each other who is alive; here each is an object of one process.
-#include "runtime/launch/liveness.h"
+#include "runtime/control/liveness.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@
 #include <boost/asio/write.hpp>
 
 #include <coshard/runtime/error.h>
-#include "runtime/launch/liveness_door.h"
+#include "runtime/control/control_acceptor.h"
 
 namespace coshard::test {
 namespace {
@@ -112,11 +112,11 @@ TEST(Liveness, OneThatSaysGoodbyeIsNotLost) {
 
 // Another process in place of process `number`, which says nothing once it is connected.
 struct Mute {
-  Mute(const Liveness::Address& address, int number)
-      : link(connect_to_zero(io, number, address, 5000ms)) {}
+  Mute(const ControlAddress& address, int number)
+      : link(connect_control(io, number, address, 5000ms, {})) {}
   ~Mute() { link->close(); }
   boost::asio::io_context io;
-  std::shared_ptr<LivenessLink> link;
+  std::shared_ptr<ControlLink> link;
 };
 
 TEST(Liveness, OneWhoseConnectionClosesIsLostForAll) {
@@ -206,7 +206,7 @@ TEST(Liveness, OneThatHasSaidGoodbyeMayEnd) {
 
 TEST(Liveness, StrangersAreDroppedAndTheJobGoesOn) {
   Job job(2);
-  const Liveness::Address& address = job.all[0]->address();
+  const ControlAddress& address = job.all[0]->address();
   boost::asio::io_context io;
   std::vector<boost::asio::ip::tcp::socket> strangers;
   for (int i = 0; i < 200; ++i) {
@@ -217,7 +217,7 @@ TEST(Liveness, StrangersAreDroppedAndTheJobGoesOn) {
     const std::string bytes(static_cast<std::size_t>(i % 50) + 1, static_cast<char>(i));
     boost::asio::write(strangers.back(), boost::asio::buffer(bytes), refused);
   }
-  Liveness::Address wrong = address;
+  ControlAddress wrong = address;
   wrong.secret = std::string(64, 'x');
   try {
     const Liveness stranger(1, 2, wrong, 60'000ms);  // it does not wait for the deadline
@@ -238,9 +238,9 @@ TEST(Liveness, AProcessThatSpeaksNonsenseIsLostAndTheJobGoesOn) {
     Liveness zero(3, false);
     zero.listen(told.hooks());
     boost::asio::io_context io;
-    const auto link = connect_to_zero(io, 1, zero.address(), 5000ms);
+    const auto link = connect_control(io, 1, zero.address(), 5000ms, {});
     link->listen({}, {});
-    link->send({FrameKind::Lost, nonsense, "it says"});
+    link->send({MessageKind::Lost, nonsense, "it says"});
     io.run_for(std::chrono::milliseconds(20));
     EXPECT_EQ(told.lines(1), Lines{"lost 1: its connection carries unknown data"});
     Liveness two(2, 3, zero.address(), 5000ms);
@@ -278,7 +278,7 @@ TEST(Liveness, ProgramsThatItStartsHaveNoConnections) {
 }
 
 TEST(Liveness, NobodyAtTheAddressIsAnErrorThatNamesIt) {
-  Liveness::Address address;
+  ControlAddress address;
   {
     const Liveness gone(2, false);
     address = gone.address();

@@ -7,11 +7,11 @@
 namespace coshard {
 
 // 32 random hexadecimal digits.
-std::string draw_nonce();
-// The proof by `process`, or by process 0 to it: 64 hexadecimal digits.
-enum class ProofOf : char { Process = 'p', Zero = 'z' };
-std::string proof_of(ProofOf who, std::string_view secret, int process, std::string_view drawn_here,
-                     std::string_view drawn_by_zero);
+std::string random_nonce();
+// The proof by `process`, which connects, or by the end that accepts it: 64 hexadecimal digits.
+enum class ProofOf : char { Connecting = 'p', Accepting = 'z' };
+std::string proof_of(ProofOf who, std::string_view secret, int process,
+                     std::string_view connecting_nonce, std::string_view accepting_nonce);
 // Constant-time comparison.
 bool equal_proofs(std::string_view one, std::string_view other);
 

@@ -1,4 +1,4 @@
-#include "runtime/launch/liveness_link.h"
+#include "runtime/control/control_link.h"
 
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -27,35 +27,41 @@ std::string why_of(const boost::system::error_code& error) {
   return str_cat("its connection failed: ", error.message());
 }
 
+void set_option(asio::ip::tcp::socket& socket, int option, int value) {
+  ::setsockopt(socket.native_handle(), IPPROTO_TCP, option, &value, sizeof value);
+}
+
 }  // namespace
 
-void LivenessLink::listen(OnFrame heard, OnEnd ended) {
-  heard_ = std::move(heard);
+void ControlLink::listen(OnMessage received, OnEnd ended) {
+  received_ = std::move(received);
   ended_ = std::move(ended);
 }
 
-void LivenessLink::start() {
+void ControlLink::start() {
   boost::system::error_code ignored;
   // A child process would keep the connection open after this process has died.
   ::fcntl(socket_.native_handle(), F_SETFD, FD_CLOEXEC);
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
   socket_.set_option(asio::socket_base::keep_alive(true), ignored);
+  set_option(socket_, TCP_KEEPIDLE, 15);
+  set_option(socket_, TCP_KEEPINTVL, 5);
+  set_timeout(std::chrono::minutes(1));
   read();
 }
 
 // The peer's kernel must answer within this time; its process need not.
-void LivenessLink::set_timeout(std::chrono::milliseconds unanswered) {
-  const auto ms = static_cast<unsigned>(unanswered.count());
-  ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
+void ControlLink::set_timeout(std::chrono::milliseconds unanswered) {
+  set_option(socket_, TCP_USER_TIMEOUT, static_cast<int>(unanswered.count()));
 }
 
-void LivenessLink::read() {
+void ControlLink::read() {
   const auto self = shared_from_this();
   asio::async_read(socket_, asio::buffer(&header_, sizeof header_),
                    [self](const boost::system::error_code& error, std::size_t) {
                      if (error) return self->end(why_of(error));
                      if (self->header_.bytes > self->most() ||
-                         self->header_.kind > static_cast<std::uint32_t>(FrameKind::Message))
+                         self->header_.kind > static_cast<std::uint32_t>(kLastMessageKind))
                        return self->end(kUnknownData);
                      self->text_.resize(self->header_.bytes);
                      asio::async_read(self->socket_, asio::buffer(self->text_),
@@ -64,7 +70,7 @@ void LivenessLink::read() {
                                         self->heard_at = Clock::now();
                                         self->told_silent = false;
                                         try {
-                                          self->tell();
+                                          self->deliver();
                                         } catch (const std::exception&) {
                                           return self->end(kUnknownData);
                                         }
@@ -73,31 +79,31 @@ void LivenessLink::read() {
                    });
 }
 
-void LivenessLink::tell() {
-  const OnFrame heard = heard_;  // copied, since it may replace itself
-  if (heard)
-    heard(shared_from_this(), {static_cast<FrameKind>(header_.kind), header_.process,
-                               std::move(text_), header_.to, header_.tag});
+void ControlLink::deliver() {
+  const OnMessage received = received_;  // copied, since it may replace itself
+  if (received)
+    received(shared_from_this(), {static_cast<MessageKind>(header_.kind), header_.process,
+                                  std::move(text_), header_.to, header_.tag});
 }
 
-// A stranger may announce only a short frame, so it cannot make us allocate.
-std::size_t LivenessLink::most() const {
+// A stranger may announce only a short message, so it cannot make us allocate.
+std::size_t ControlLink::most() const {
   if (process < 0) return kMostOfStranger;
-  return static_cast<FrameKind>(header_.kind) == FrameKind::Message ? kMostMessage : kMostText;
+  return static_cast<MessageKind>(header_.kind) == MessageKind::Relayed ? kMostRelayed : kMostText;
 }
 
-void LivenessLink::send(const Frame& frame) {
-  const bool is_message = frame.kind == FrameKind::Message;
-  const std::string text = frame.text.substr(0, is_message ? kMostMessage : kMostText);
-  const Header header{static_cast<std::uint32_t>(text.size()), frame.process,
-                      static_cast<std::uint32_t>(frame.kind), frame.to, frame.tag};
+void ControlLink::send(const ControlMessage& message) {
+  const bool relayed = message.kind == MessageKind::Relayed;
+  const std::string text = message.text.substr(0, relayed ? kMostRelayed : kMostText);
+  const Header header{static_cast<std::uint32_t>(text.size()), message.process,
+                      static_cast<std::uint32_t>(message.kind), message.to, message.tag};
   std::string bytes(sizeof header, '\0');
   std::memcpy(bytes.data(), &header, sizeof header);
   out_.push_back(bytes + text);
   if (out_.size() == 1) write();
 }
 
-void LivenessLink::write() {
+void ControlLink::write() {
   const auto self = shared_from_this();
   asio::async_write(socket_, asio::buffer(out_.front()),
                     [self](const boost::system::error_code& error, std::size_t) {
@@ -108,18 +114,18 @@ void LivenessLink::write() {
                     });
 }
 
-void LivenessLink::end(const std::string& why) {
+void ControlLink::end(const std::string& why) {
   const OnEnd ended = std::exchange(ended_, nullptr);
   close();
   if (ended) ended(shared_from_this(), why);
 }
 
-void LivenessLink::close_when_sent() {
+void ControlLink::close_when_sent() {
   if (has_sent_all()) return close();
   closing_ = true;
 }
 
-void LivenessLink::close() {
+void ControlLink::close() {
   ended_ = nullptr;
   boost::system::error_code ignored;
   socket_.close(ignored);

@@ -1,4 +1,4 @@
-#include "runtime/launch/proof.h"
+#include "runtime/control/proof.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ namespace {
 TEST(Proof, NoncesAre32DigitsAndDiffer) {
   std::set<std::string> all;
   for (int i = 0; i < 100; ++i) {
-    const std::string one = draw_nonce();
+    const std::string one = random_nonce();
     EXPECT_EQ(one.size(), 32U);
     EXPECT_EQ(one.find_first_not_of("0123456789abcdef"), std::string::npos);
     all.insert(one);
@@ -21,17 +21,17 @@ TEST(Proof, NoncesAre32DigitsAndDiffer) {
 
 // Computed by Python's hmac.new(b"key", b"coshard 1 p 3 aa bb", "sha256").hexdigest().
 TEST(Proof, IsTheHmacOfWhatBothEndsDrew) {
-  EXPECT_EQ(proof_of(ProofOf::Process, "key", 3, "aa", "bb"),
+  EXPECT_EQ(proof_of(ProofOf::Connecting, "key", 3, "aa", "bb"),
             "5c3452656bc6cfeb8ad154618b67f9086601d28cfa689cccaa3af91ba0fb46fb");
 }
 
 TEST(Proof, DiffersWithEverythingItIsMadeOf) {
-  const std::set<std::string> all{proof_of(ProofOf::Process, "key", 3, "aa", "bb"),
-                                  proof_of(ProofOf::Zero, "key", 3, "aa", "bb"),
-                                  proof_of(ProofOf::Process, "kez", 3, "aa", "bb"),
-                                  proof_of(ProofOf::Process, "", 3, "aa", "bb"),
-                                  proof_of(ProofOf::Process, "key", 4, "aa", "bb"),
-                                  proof_of(ProofOf::Process, "key", 3, "bb", "aa")};
+  const std::set<std::string> all{proof_of(ProofOf::Connecting, "key", 3, "aa", "bb"),
+                                  proof_of(ProofOf::Accepting, "key", 3, "aa", "bb"),
+                                  proof_of(ProofOf::Connecting, "kez", 3, "aa", "bb"),
+                                  proof_of(ProofOf::Connecting, "", 3, "aa", "bb"),
+                                  proof_of(ProofOf::Connecting, "key", 4, "aa", "bb"),
+                                  proof_of(ProofOf::Connecting, "key", 3, "bb", "aa")};
   EXPECT_EQ(all.size(), 6U);
 }
 

@@ -1,4 +1,4 @@
-#include "runtime/launch/host.h"
+#include "runtime/host.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
