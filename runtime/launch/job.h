@@ -69,7 +69,7 @@ class Job {
     if (run > ended_runs_) ended_runs_ = run;
   }
   // After a run that failed: returns once all processes have called this and nothing of that run is
-  // in flight between them, so that the next one can begin. In job_renewal.cpp. Error{CommFailed}:
+  // in flight between them, so that the next one can begin. Error{CommFailed}:
   // a process has died, ended or not called it within `deadline` (0: none), or a transfer in flight
   // cannot be ended; the other processes then get an error that names this one, and the job has to
   // be restarted.
@@ -103,6 +103,7 @@ class Job {
   void await_renewal(std::chrono::milliseconds deadline, const std::function<bool()>& over,
                      const std::function<std::string()>& missing);
   std::string end_of_any() const;
+  void listen_between_runs();
   void drop_notices_before(std::uint64_t run);
   void await_others();
   void watch_neighbours();

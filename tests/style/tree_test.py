@@ -17,6 +17,7 @@ ROOMS = {
     re.compile(r"^(dnnl|oneapi/)"): ["kernels/cpu/"],
 }
 MAX_LINES = 800
+MAX_FUNCTION = 50  # lines
 # The packages that the project is built on, by a header of each.
 OWNERS = {
     "Boost.Asio": r"boost/asio",
@@ -151,6 +152,32 @@ class Tree(unittest.TestCase):
     def test_no_file_is_longer_than_800_lines(self):
         lengths = [(read(ROOT, path).count("\n"), path) for path in sources(ROOT, suffixes=(".h", ".cpp", ".cu", ".py", "meson.build"))]
         self.complain([f"{path}: {lines} lines" for lines, path in lengths if lines > MAX_LINES])
+
+    def test_a_class_has_one_source(self):
+        """Its members are defined in one file; those of Tensor that are operators are in dtensor/ops."""
+        declared = r"^\s*(?:template <[^\n]*>\s*)?(?:class|struct) (?:\[\[\w+\]\] )?(\w+)(?: final)?(?: :[^;{]*)?\s*\{"
+        classes = {name for path in sources(ROOT) for name in re.findall(declared, read(ROOT, path), re.M)}
+        self.assertIn("LocalGroup", classes)
+        member = re.compile(r"^(?![ #/}])[^\n(;={}]*?\b(\w+)::(?:\w+::)*(?:~?\w+|operator[^\s(]+)\(", re.M)
+        defined = {}
+        for path in sources(ROOT, LAYERS + ["profiling", "tools", "examples"], (".cpp", ".cu")):
+            text = read(ROOT, path)
+            space = re.search(r"^namespace ([\w:]+) \{", text, re.M)
+            for name in set(member.findall(text)) & classes:
+                if name != "Tensor" or not path.startswith("dtensor/ops/"):
+                    defined.setdefault((space and space.group(1), name), []).append(path)
+        self.complain([f"{name} is defined in {' and '.join(paths)}" for (_, name), paths in defined.items() if len(paths) > 1])
+
+    def test_no_function_is_longer_than_50_lines(self):
+        problems = []
+        for path in sources(ROOT, LAYERS + ["profiling", "tools", "examples", "include"]):
+            begun = 0
+            for number, line in enumerate(read(ROOT, path).split("\n"), 1):
+                if line == "}" and number - begun > MAX_FUNCTION:  # of a class: "};"
+                    problems.append(f"{path}:{begun}: {number - begun} lines")
+                if re.match(r"[^\s#/}]", line):
+                    begun = number
+        self.complain(problems)
 
     def test_every_header_begins_with_pragma_once_and_says_what_it_is(self):
         self.complain([

@@ -9,6 +9,23 @@
 
 namespace coshard::tools {
 
+namespace {
+
+constexpr std::int64_t kMost = 1'000'000'000;
+
+void add_machine(CLI::App& sub, SimulateOptions& o) {
+  sub.add_option("--gpu", o.gpu, listed(gpu_presets()) + " or a JSON file")
+      ->type_name(choice_of(gpu_presets()))
+      ->capture_default_str();
+  sub.add_option("--link", o.link,
+                 listed(link_presets()) +
+                     ", 20us,365GB/s or a JSON file; one for all dimensions or one each: "
+                     "tp=nvlink4,dp=ndr; default: the GPU's own, and ndr between nodes");
+  add_number(sub, "--gpus-per-node", o.gpus_per_node, 1, 1'000'000, "GPUs per node");
+}
+
+}  // namespace
+
 void add_simulate(CLI::App& app, std::function<int()>& chosen) {
   CLI::App* sub = app.add_subcommand(
       "simulate", "Forecast time and memory of a training step on GPUs that need not exist");
@@ -16,19 +33,11 @@ void add_simulate(CLI::App& app, std::function<int()>& chosen) {
       "Example: coshard simulate --model llama-70b --mesh dp=32,tp=8 --gpu b200 --recompute layers "
       "--trace step.json");
   const auto o = std::make_shared<SimulateOptions>();
-  constexpr std::int64_t kMost = 1'000'000'000;
   sub->add_option("--model", o->model, listed(model_presets()) + " or a model's config.json")
       ->type_name(choice_of(model_presets()))
       ->required();
   sub->add_option("--mesh", o->mesh, "ranks: dp=32,tp=8");
-  sub->add_option("--gpu", o->gpu, listed(gpu_presets()) + " or a JSON file")
-      ->type_name(choice_of(gpu_presets()))
-      ->capture_default_str();
-  sub->add_option("--link", o->link,
-                  listed(link_presets()) +
-                      ", 20us,365GB/s or a JSON file; one for all dimensions or one each: "
-                      "tp=nvlink4,dp=ndr; default: the GPU's own, and ndr between nodes");
-  add_number(*sub, "--gpus-per-node", o->gpus_per_node, 1, 1'000'000, "GPUs per node");
+  add_machine(*sub, *o);
   add_number<std::int64_t, std::int64_t>(
       *sub, "--batch", o->batch, 0, kMost,
       "sequences per step of all ranks; 0: one per rank of dp, and with "

@@ -1,6 +1,7 @@
 #include "tools/simulate/figures.h"
 
 #include <algorithm>
+#include <iterator>
 #include <cmath>
 #include <fstream>
 
@@ -26,8 +27,8 @@ constexpr const char* kSteps = "NCCL 2.30.7, src/graph/tuning.cc: its model of a
 constexpr const char* kSmall = "NCCL 2.30.7, src/graph/tuning.cc: its model of a ring, LL";
 constexpr const char* kBase = "NCCL 2.30.7, src/graph/tuning.cc: its base latency, Simple";
 
-const std::vector<Figures>& presets() {
-  static const std::vector<Figures> all = {
+std::vector<Figures> gpus() {
+  return {
       {"gpu",
        "h100",
        {{"memory_gb", 80, kSheetH100},
@@ -64,6 +65,11 @@ const std::vector<Figures>& presets() {
         {"attention_tflops", 390, kDefinition},
         {"multiprocessors", 0, kDefinition},
         {"kernel_us", 0, kDefinition}}},
+  };
+}
+
+std::vector<Figures> links() {
+  return {
       {"link",
        "nvlink4",
        {{"gbps", 365.6,
@@ -96,6 +102,14 @@ const std::vector<Figures>& presets() {
         {"small_base_us", 6.6, kSmall},
         {"small_step_us", 2.7, kSmall}}},
   };
+}
+
+const std::vector<Figures>& presets() {
+  static const std::vector<Figures> all = [] {
+    std::vector<Figures> both = gpus();
+    std::ranges::copy(links(), std::back_inserter(both));
+    return both;
+  }();
   return all;
 }
 

@@ -16,11 +16,11 @@
 #include <coshard/runtime/spin_lock.h>
 #include "runtime/comm/collective_info.h"
 #include "runtime/comm/local/device/device_group.h"
+#include "runtime/comm/local/host/agreement.h"
 #include "runtime/comm/local/host/collective_op.h"
 #include "runtime/comm/local/link_queue.h"
 #include "runtime/comm/local/p2p/message.h"
 #include "runtime/comm/local/remote_ranks.h"
-#include "runtime/comm/local/swap_watch.h"
 #include "runtime/comm/local/transfer_clock.h"
 
 namespace coshard {
@@ -86,7 +86,9 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   void announce(CollectiveOp& op, int rank, Collective&& args, Print print);
   void received(CollectiveOp& op, int rank);
   void sent(CollectiveOp& op, int rank);
-  bool agrees(CollectiveOp& op, int here, int elsewhere) { return checked(op, here, elsewhere); }
+  bool agrees(const CollectiveOp& op, int here, int elsewhere) {
+    return is_none(agreement_.difference(op, here, elsewhere));
+  }
   // After the poison: returns once no thread touches the buffers of `rank` for this op.
   void abandon(CollectiveOp& op, int rank);
 
@@ -121,7 +123,6 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   std::string missing_text(const CollectiveOp& op) const;
   std::string rank_text(int rank) const;
   std::string title() const;
-  std::string given_up_text(const CollectiveOp& op, int rank, int other) const;
   std::string lost_text(const CollectiveInfo& awaited, int lost) const;
   PeerFailure poisoned(const CollectiveInfo& awaited) const;
   LastIssued last_issued(int rank) const;
@@ -146,15 +147,9 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
 
  private:
   CollectiveOp& free_op();
-  bool checked(CollectiveOp& op, int a, int b);
-  bool same_order(CollectiveOp& op, int a, int b);
-  bool same_replicas(CollectiveOp& op, int a, int b);
-  bool same_gradients(CollectiveOp& op, int a, int b);
-  bool in_order(CollectiveOp& op, int rank);
-  void fail_as_different(const std::string& text);
-  std::string side_text(const CollectiveOp& op, int rank) const;
-  std::string both_sides_text(const CollectiveOp& op, int a, int b) const;
-  std::string noted_text(const CollectiveOp& op, int rank) const;
+  void begin(CollectiveOp& op, std::uint64_t sequence);  // for its first rank
+  // Ends the whole run if there is a difference.
+  bool is_none(const std::string& difference);
   bool may_go_on() const;
   bool pause();
   enum class Prepared { Nothing, Some, Last };  // done; Last: and the last one to arrive
@@ -186,7 +181,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   Mailbox mailbox_;
   DeviceGroup devices_;
   std::unique_ptr<LinkQueue> link_;
-  SwapWatch swaps_;
+  Agreement agreement_;
 
   alignas(64) SpinLock ops_lock_;  // guards the four below
   std::vector<std::unique_ptr<CollectiveOp>> ops_;
@@ -201,12 +196,6 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
 
   alignas(64) mutable std::mutex cause_mutex_;
   std::string cause_;
-  struct GivenUp {
-    std::uint64_t key, number;
-    std::string text;
-  };
-  // By rank: the awaits that it gave up last, the oldest first; cause_mutex_.
-  std::vector<std::deque<GivenUp>> given_up_;
   std::mutex sleep_mutex_;  // guards listening_
   std::vector<Parker*> listening_;
 };

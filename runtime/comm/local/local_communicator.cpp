@@ -6,12 +6,14 @@
 #include <tuple>
 
 #include <coshard/runtime/coro/rank_context.h>
+#include <coshard/runtime/coro/wait_limit.h>
 #include <coshard/runtime/error.h>
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/host/chunks.h"
 #include "runtime/comm/local/host/progress_threads.h"
 #include "runtime/comm/local/local_work.h"
 #include "runtime/comm/make_communicator.h"
+#include "runtime/device/graph.h"
 
 namespace coshard {
 namespace {
@@ -212,5 +214,42 @@ const CommunicatorBackend local_communicator_backend = {
       local->use(device);
       return control;
     }};
+
+void LocalCommunicator::use(std::shared_ptr<Device> device) {
+  if (group_->registry()->link)
+    fail(ErrorKind::Unsupported,
+         str_cat("link ", to_string(*group_->registry()->link), ": ", device->name(),
+                 " moves its own data; links are emulated only between ranks on the cpu"));
+  try {
+    group_->devices().add(device);
+  } catch (const Error& error) {
+    group_->poison(str_cat("rank ", world_rank(), " of ", group_->title(), ": ", error.what()));
+    throw;
+  }
+  stream_ = device->make_stream(StreamKind::Communication);
+  message_stream_ = device->make_stream(StreamKind::Communication);
+  device_ = std::move(device);
+}
+
+// The buffers move to the work handle, which releases them in compute stream order.
+DeviceSide LocalCommunicator::device_side(Collective& collective) {
+  require_not_recording(*device_, "a collective of the local communicator",
+                        "synchronize with other ranks");
+  DeviceSide side;
+  const std::int64_t bytes = scratch_bytes(collective, size(), rank_);
+  if (bytes > 0) {
+    side.kept[2] = device_->make_buffer(static_cast<std::size_t>(bytes));
+    side.scratch = side.kept[2]->data();
+  }
+  side.kept[0] = std::move(collective.keep_send);
+  side.kept[1] = std::move(collective.keep_recv);
+  side.ready = device_->compute_stream().record();
+  side.device = device_;
+  side.stream = is_point_to_point(collective.kind) ? message_stream_ : stream_;
+  side.rank = world_rank();
+  side.timeout_ns = WaitLimit::here().value_or(timeout_ns_);
+  side.timed = observer() != nullptr && !collective.unobserved;
+  return side;
+}
 
 }  // namespace coshard

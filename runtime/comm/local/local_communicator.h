@@ -57,7 +57,7 @@ class LocalCommunicator final : public Communicator,
  private:
   std::shared_ptr<WorkState> start(Collective collective) override;
   std::shared_ptr<WorkState> issue_message(Collective collective);
-  DeviceSide device_side(Collective& collective);  // local/device_issue.cpp
+  DeviceSide device_side(Collective& collective);
 
   // Notifies the observer, if any; returns whether there is one.
   template <class WorkType>

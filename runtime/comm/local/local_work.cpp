@@ -405,4 +405,26 @@ std::string MessageWork::missing_text() const {
   return str_cat("missing: ", communicator_->group().rank_text(peer_));
 }
 
+void LocalWork::bring(std::shared_ptr<DeviceOp> op, std::size_t place, DeviceSide side,
+                      const Collective& args) {
+  kept_ = std::move(side.kept);
+  side.args = &args;
+  op->sides[place] = std::move(side);
+  side_ = place;
+  device_op_ = std::move(op);
+}
+
+void LocalWork::order_after(const std::shared_ptr<Event>& end, int part) {
+  Device& device = *communicator_->device();
+  Stream& compute = device.compute_stream();
+  const DeviceSide& side = device_op_->sides[side_];
+  const std::shared_ptr<Event> reached = side.timed ? compute.record_timed() : nullptr;
+  const std::shared_ptr<Event>& own = part < 0 && side.over != nullptr ? side.over : end;
+  compute.wait(*end);
+  if (own != end) compute.wait(*own);  // so that its time is known when later work is complete
+  if (!looked_after_) device.watch(device_op_);
+  looked_after_ = true;
+  if (reached != nullptr) device.times().stalled(event_, reached, own);
+}
+
 }  // namespace coshard

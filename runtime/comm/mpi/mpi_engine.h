@@ -165,7 +165,6 @@ class MpiEngine {
   void end_piece(const std::shared_ptr<Block>& block);
   void pieces(bool sends, void* data, std::size_t bytes, int peer, int tag,
               std::function<void()> over, Memory memory);
-  // mpi_renewal.cpp
   template <class F>
   void beside_drivers(const F& f);
   std::string obstacle_in(const Block& block) const;

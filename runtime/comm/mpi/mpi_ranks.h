@@ -73,7 +73,6 @@ class MpiRanks final : public RemoteRanks {
   int process_of(const LocalGroup& group, int rank) const {
     return process_of(group.members()[static_cast<std::size_t>(rank)]);
   }
-  // mpi_transfer.cpp
   struct Sent {
     int target, tag;
     const void* data;

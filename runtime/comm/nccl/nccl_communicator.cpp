@@ -3,13 +3,23 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include <coshard/runtime/coro/wait_limit.h>
 #include <coshard/runtime/error.h>
 #include "runtime/comm/collective.h"
+#include "runtime/comm/collective_info.h"
+#include "runtime/comm/make_communicator.h"
 #include "runtime/comm/nccl/nccl_api.h"
+#include "runtime/comm/nccl/nccl_watchdog.h"
 #include "runtime/device/cuda/cuda_device.h"
+#include "runtime/device/cuda/graph.h"
 #include "runtime/device/stream_times.h"
 
 namespace coshard {
@@ -270,6 +280,515 @@ bool NcclCommunicator::part_there(NcclFlight& flight, int part) {
   } catch (const Error&) {
     return true;  // the wait throws the error
   }
+}
+
+namespace {
+
+// Checked by the device's waits as long as the communicator lives.
+class NcclWatch final : public Watched {
+ public:
+  explicit NcclWatch(std::weak_ptr<NcclCommunicator> communicator)
+      : communicator_(std::move(communicator)) {}
+  bool over() override { return communicator_.expired(); }
+  void check(std::int64_t waited_ns) override {
+    if (const auto alive = communicator_.lock()) alive->look(waited_ns);
+  }
+
+ private:
+  std::weak_ptr<NcclCommunicator> communicator_;
+};
+
+std::vector<int> all_ranks(int size) {
+  std::vector<int> ranks(static_cast<std::size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+}  // namespace
+
+NcclCommunicator::NcclCommunicator(std::shared_ptr<Communicator> control,
+                                   std::shared_ptr<NcclDomain> domain)
+    : control_(std::move(control)), domain_(std::move(domain)) {
+  setup_ = control_->subgroup(all_ranks(size()), std::string(name()));
+  handle_ = std::make_unique<NcclHandle>(title());
+  timeout_ns_ = domain_->device->timeout_ns();
+}
+
+void NcclCommunicator::set_timeout(std::int64_t ns) {
+  const std::scoped_lock lock(mutex_);
+  timeout_ns_ = ns;
+  control_->set_timeout(ns);
+  setup_->set_timeout(ns);
+}
+
+void NcclCommunicator::begin_watch() {
+  domain_->device->watch(std::make_shared<NcclWatch>(weak_from_this()));
+  begin_nccl_watch(*this);
+}
+
+// Local setup, before any wait for peers; waiting peers are notified if it fails.
+void NcclCommunicator::prepare() {
+  require_nccl(NcclFeature::Config, "ncclCommInitRankConfig");
+  if (domain_->options.copy_engine)
+    require_nccl(NcclFeature::CopyEngine, "copy-engine collectives");
+  const char* implicit = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+  domain_->implicit_order = implicit != nullptr && std::strcmp(implicit, "1") == 0 &&
+                            nccl_has(NcclFeature::ImplicitOrder);
+  domain_->device->make_current();
+  stream_ = domain_->device->make_stream(StreamKind::Communication);
+}
+
+// Waits for all ranks before any of them blocks inside NCCL, so that a missing rank is reported by
+// name.
+void NcclCommunicator::meet() {
+  Work all = setup_->issue(Collective());
+  all.wait();
+  const std::scoped_lock lock(mutex_);
+  connected_ = std::move(all);
+}
+
+// Broadcasts rank 0's id, then initialises on all ranks.
+void NcclCommunicator::connect() {
+  try {
+    prepare();
+    ncclUniqueId id{};
+    if (rank() == 0) check_nccl(nccl().GetUniqueId(&id), str_cat("ncclGetUniqueId for ", title()));
+    Collective c;
+    c.kind = CollectiveKind::Broadcast;
+    c.dtype = DType::Bool;
+    c.extent = sizeof id;
+    c.send = c.recv = &id;
+    c.label = "NCCL id";
+    setup_->issue(c).wait();
+    meet();
+    handle_->connect(id, size(), rank(), domain_->options.copy_engine);
+  } catch (const Error& error) {
+    poison(error.what());
+    throw_failure();  // a failure the watchdog found is the cause of NCCL's error
+    throw;
+  }
+}
+
+std::shared_ptr<NcclCommunicator> NcclCommunicator::child(std::span<const int> ranks,
+                                                          std::string name) {
+  auto made =
+      std::make_shared<NcclCommunicator>(control_->subgroup(ranks, std::move(name)), domain_);
+  made->set_timeout(timeout_ns_);
+  made->slot_ = slot_;
+  made->begin_watch();
+  return made;
+}
+
+std::shared_ptr<Communicator> NcclCommunicator::subgroup(std::span<const int> ranks,
+                                                         std::string name) {
+  auto made = child(ranks, std::move(name));
+  made->connect();
+  return made;
+}
+
+std::shared_ptr<Communicator> NcclCommunicator::split(std::span<const int> ranks,
+                                                      std::string name) {
+  if (!nccl_has(NcclFeature::Split)) return subgroup(ranks, std::move(name));
+  throw_failure();
+  if (!handle_->alive()) fail(ErrorKind::CommFailed, str_cat("split of ", title(), ": ", cause_));
+  flush_messages();
+  auto made = child(ranks, std::move(name));
+  // No operation of the parent may be in flight.
+  end_of_all()->synchronize(timeout_ns_ > 0 ? now_ns() + timeout_ns_ : 0);
+  try {
+    made->prepare();
+    made->meet();
+    made->handle_->split(*handle_, *std::ranges::min_element(ranks), made->rank(),
+                         domain_->options.copy_engine);
+    made->throw_failure();  // seen by the watchdog before there was anything to abort
+  } catch (const Error& error) {
+    // Ranks of other subgroups are inside NCCL with this communicator, waiting for this rank.
+    poison(error.what());
+    made->poison(cause_);
+    made->throw_failure();
+    throw_failure();
+    throw;
+  }
+  return made;
+}
+
+NcclCommunicator::~NcclCommunicator() {
+  std::shared_ptr<Event> last;
+  try {
+    if (handle_->alive()) flush_messages();
+    // Buffers of the operations return to the compute stream, which must be ordered after them; it
+    // must not wait for kernels that a failed abort has left behind.
+    if (stream_ != nullptr) last = end_of_all();
+    if (!in_flight_.empty() && left_behind_.empty() && last != nullptr)
+      domain_->device->compute_stream().wait(*last);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "coshard: destroying %s: %s\n", title().c_str(), error.what());
+  }
+  end_nccl_watch(*this);
+  const std::string its_title = title();
+  messages_.clear();
+  in_flight_.clear();
+  control_.reset();  // notifies peers that this rank issues nothing more
+  std::string text;
+  try {
+    text = handle_->alive() && last != nullptr && comes_off(*last)
+               ? destroy()
+               : handle_->abort(domain_->options.abort_grace);
+  } catch (const std::exception& error) {
+    text = error.what();
+  }
+  if (!text.empty())
+    std::fprintf(stderr, "coshard: destroying %s: %s\n", its_title.c_str(), text.c_str());
+}
+
+// Graphs run this communicator's operations on the compute stream.
+std::shared_ptr<Event> NcclCommunicator::end_of_all() {
+  if (replayed_ != nullptr && handle_->alive()) stream_->wait(*replayed_);
+  return stream_->record();
+}
+
+// Waits until all operations complete; false if the deadline expires or a peer fails.
+bool NcclCommunicator::comes_off(const Event& last) {
+  const std::int64_t limit = timeout_ns_ > 0 ? timeout_ns_.load() : std::int64_t{60'000'000'000};
+  const std::int64_t deadline = now_ns() + limit;
+  while (!last.query()) {
+    try {
+      connected_.state()->check(0);
+    } catch (const Error&) {
+      return false;
+    }
+    if (now_ns() >= deadline || handle_->state() != ncclSuccess) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+  return handle_->state() == ncclSuccess;
+}
+
+std::string NcclCommunicator::destroy() {
+  for (const auto& window : windows_) {
+    const ncclResult_t status = handle_->enter(
+        [&](ncclComm_t comm) { return nccl().CommWindowDeregister(comm, window->window); });
+    log_nccl(status, "ncclCommWindowDeregister");
+  }
+  return handle_->destroy(domain_->options.abort_grace);
+}
+
+std::shared_ptr<NcclCommunicator> make_nccl_communicator(std::shared_ptr<Communicator> control,
+                                                         const std::shared_ptr<Device>& device,
+                                                         NcclOptions options) {
+  auto cuda_device = std::dynamic_pointer_cast<CudaDevice>(device);
+  if (cuda_device == nullptr)
+    fail(ErrorKind::Unsupported,
+         str_cat("communicator 'nccl' needs a cuda device, not ", device->name()));
+  auto domain = std::make_shared<NcclDomain>();
+  domain->device = std::move(cuda_device);
+  domain->options = options;
+  auto made = std::make_shared<NcclCommunicator>(std::move(control), std::move(domain));
+  made->begin_watch();
+  made->connect();
+  return made;
+}
+
+extern const CommunicatorBackend nccl_communicator_backend;
+const CommunicatorBackend nccl_communicator_backend = {
+    "nccl",
+    [](std::shared_ptr<Communicator> control,
+       const std::shared_ptr<Device>& device) -> std::shared_ptr<Communicator> {
+      return make_nccl_communicator(std::move(control), device);
+    },
+    [] {
+      return str_cat(nccl_version_text(nccl_version()), ", built with ",
+                     nccl_version_text(NCCL_VERSION_CODE));
+    }};
+
+namespace {
+
+double seconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
+
+}  // namespace
+
+std::string NcclCommunicator::failure_text(const NcclFlight& flight,
+                                           const std::string& cause) const {
+  return str_cat(text_of(flight), " on rank ", rank(), " failed: ", cause);
+}
+
+void NcclCommunicator::failed(std::exception_ptr error, const std::string& cause) {
+  if (failed_) return;
+  failed_ = true;
+  failure_ = std::move(error);
+  cause_ = cause;
+  control_->poison(cause);
+  setup_->poison(cause);
+  handle_->begin_abort();
+}
+
+// Keeps the exception's type: a host communicator throws PeerFailure for failures of peers.
+void NcclCommunicator::look_at(const Work& announced, std::int64_t waited_ns) {
+  try {
+    announced.state()->check(waited_ns);
+  } catch (const Error& error) {
+    failed(std::current_exception(), error.what());
+  }
+}
+
+// Checks a flight that is not complete on the stream after a wait of `waited_ns`.
+void NcclCommunicator::examine(NcclFlight& flight, std::int64_t waited_ns) {
+  look_at(flight.announced, waited_ns);
+  if (failed_) return;
+  if (const ncclResult_t state = handle_->state(); state != ncclSuccess)
+    return failed(ErrorKind::CommFailed, failure_text(flight, handle_->text(state)));
+  const std::int64_t limit = timeout_of(flight);
+  if (limit == 0 || waited_ns < limit) return;
+  const std::shared_ptr<Event>& done = flight.operation->done;
+  if (done != nullptr && done->query()) return;
+  // A rank is missing but not overdue: data are still arriving from it.
+  if (flight.announced.state()->push() != Look::Over) return;
+  failed(ErrorKind::Timeout,
+         failure_text(
+             flight, str_cat("timeout after ", seconds(waited_ns), " s: all ranks have issued it, ",
+                             done == nullptr ? "but NCCL has not accepted it"
+                                             : "but the device has not finished it",
+                             kIfThatIsRight)));
+}
+
+// Checks flights that the compute stream waits for: a host that waits for that stream may not get
+// to look().
+void NcclCommunicator::examine_waits(std::int64_t now) {
+  std::int64_t since = 0;
+  for (const auto& flight : in_flight_) {
+    if (flight->awaited_ns == 0) continue;
+    since = std::max(since, flight->awaited_ns);
+    const std::int64_t limit = timeout_of(*flight);
+    if (failed_ || limit == 0 || now - since < limit) return;
+    if (flight->operation->done->query())
+      flight->awaited_ns = 0;  // the next one's time starts now
+    else
+      return examine(*flight, now - since);
+    since = now;
+  }
+}
+
+void NcclCommunicator::watch() noexcept {
+  try {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock || failed_ || connected_.state() == nullptr) return;  // the rank is at work
+    look_at(connected_, 0);
+    const std::int64_t now = now_ns(), inside = handle_->inside_since_ns();
+    const std::int64_t waited = inside == 0 ? 0 : now - inside;
+    const auto last = in_flight_.empty() ? nullptr : in_flight_.back();
+    if (last != nullptr && !failed_) examine(*last, last->operation->done == nullptr ? waited : 0);
+    const std::int64_t limit = last != nullptr ? timeout_of(*last) : timeout_ns_.load();
+    if (!failed_ && limit > 0 && waited >= limit)
+      failed(ErrorKind::Timeout, str_cat("rank ", rank(), " of ", title(),
+                                         ": NCCL has not come back after ", seconds(waited), " s"));
+    examine_waits(now);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "coshard: watchdog of %s: %s\n", title().c_str(), error.what());
+  }
+}
+
+// Orders work that a failed operation has already queued before anything the compute stream frees.
+void NcclCommunicator::end_before_memory_goes() noexcept {
+  if (domain_->device->recording()) return;
+  try {
+    domain_->device->compute_stream().wait(*stream_->record());
+  } catch (const Error&) {  // the device has failed too, and runs nothing more
+  }
+}
+
+void NcclCommunicator::throw_failure() {
+  std::exception_ptr error;
+  {
+    const std::scoped_lock lock(mutex_);
+    error = std::exchange(failure_, nullptr);
+  }
+  if (error == nullptr) return;
+  const std::string rest = abort();
+  if (rest.empty()) {
+    end_before_memory_goes();
+    std::rethrow_exception(error);
+  }
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& known) {
+    fail(known.kind(), str_cat(known.what(), "; ", rest));
+  }
+}
+
+void NcclCommunicator::call(const std::string& what,
+                            const std::function<ncclResult_t(ncclComm_t)>& act) {
+  const ncclResult_t status = handle_->enter(act);
+  if (status == ncclSuccess) return;
+  {
+    const std::scoped_lock lock(mutex_);
+    failed(ErrorKind::CommFailed, str_cat(what, ": ", handle_->text(status)));
+  }
+  throw_failure();
+  fail(ErrorKind::CommFailed, str_cat(what, ": ", cause_));
+}
+
+void NcclCommunicator::check(NcclFlight& flight) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!failed_) look_at(flight.announced, 0);
+    if (!failed_ && flight.operation->done != nullptr) return;
+  }
+  throw_failure();
+  const std::scoped_lock lock(mutex_);
+  flight.announced.state()->check(0);  // poisoned: throws
+  fail(ErrorKind::CommFailed, failure_text(flight, cause_));
+}
+
+void NcclCommunicator::look(std::int64_t waited_ns) {
+  flush_messages();
+  std::vector<std::shared_ptr<NcclFlight>> over;  // released without the mutex
+  {
+    const std::scoped_lock lock(mutex_);
+    // On a failed communicator an operation may leave the stream without having been done, so check
+    // for failure first.
+    while (!failed_ && !in_flight_.empty()) {
+      examine(*in_flight_.front(), waited_ns);
+      if (failed_) break;
+      const std::shared_ptr<Event>& done = in_flight_.front()->operation->done;
+      if (done == nullptr || !done->query()) return;
+      over.push_back(std::move(in_flight_.front()));
+      in_flight_.pop_front();
+    }
+    if (failed_) {  // their waits report it
+      over.insert(over.end(), in_flight_.begin(), in_flight_.end());
+      in_flight_.clear();
+    }
+  }
+  throw_failure();
+}
+
+// While this thread records, the graph may hold operations of this communicator, for which NCCL's
+// abort would wait: then the abort is only begun.
+std::string NcclCommunicator::abort() {
+  if (domain_->device->recording()) return left_behind_;
+  const std::string text = handle_->abort(domain_->options.abort_grace);
+  if (!text.empty()) left_behind_ = text;
+  return left_behind_;
+}
+
+void NcclCommunicator::poison(const std::string& cause) {
+  {
+    const std::scoped_lock lock(mutex_);
+    failed(nullptr, cause);
+  }
+  const std::string text = abort();
+  if (!text.empty()) std::fprintf(stderr, "coshard: %s\n", text.c_str());
+}
+
+std::shared_ptr<Buffer> NcclCommunicator::symmetric_buffer(std::size_t bytes) {
+  require_nccl(NcclFeature::CopyEngine, "symmetric buffers");
+  CS_REQUIRE(bytes > 0, "symmetric_buffer on ", title(), ": the size is 0 bytes");
+  flush_messages();
+  // A window consists of whole pages.
+  constexpr std::size_t kPage = NCCL_WIN_REQUIRED_ALIGNMENT;
+  const std::size_t rounded = (bytes + kPage - 1) / kPage * kPage;
+  domain_->device->make_current();
+  void* data = nullptr;
+  call(str_cat("ncclMemAlloc of ", rounded, " bytes"),
+       [&](ncclComm_t) { return nccl().MemAlloc(&data, rounded); });
+  // Freed with the last owner; the window is deregistered with the communicator. ncclMemFree does
+  // not wait for outstanding reads.
+  const std::shared_ptr<void> memory(data, [device = domain_->device](void* gone) {
+    try {
+      device->synchronize();
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "coshard: freeing a symmetric buffer: %s\n", error.what());
+    }
+    log_nccl(nccl().MemFree(gone), "ncclMemFree");
+  });
+  const auto made = std::make_shared<Window>(Window{data, rounded, memory});
+  call(str_cat("ncclCommWindowRegister of ", rounded, " bytes on ", title()), [&](ncclComm_t comm) {
+    return nccl().CommWindowRegister(comm, data, rounded, &made->window, NCCL_WIN_COLL_SYMMETRIC);
+  });
+  if (made->window == nullptr)
+    fail(ErrorKind::Unsupported, str_cat("symmetric buffers on ", title(),
+                                         ": NCCL registered no window; all devices must have "
+                                         "peer access to each other"));
+  windows_.push_back(made);
+  auto borrowed = domain_->device->borrow(data, bytes);
+  struct Held {
+    std::shared_ptr<Buffer> buffer;
+    std::shared_ptr<void> memory;
+  };
+  auto held = std::make_shared<Held>(Held{std::move(borrowed), memory});
+  return {held, held->buffer.get()};
+}
+
+bool NcclCommunicator::in_window(const void* data) const {
+  const auto* at = static_cast<const char*>(data);
+  return std::ranges::any_of(windows_, [at](const auto& window) {
+    const auto* begin = static_cast<const char*>(window->data);
+    return at >= begin && at < begin + window->bytes;
+  });
+}
+
+std::string_view NcclCommunicator::path_of(const NcclPlan& plan) const {
+  constexpr std::string_view kKernel = "SM kernel requested";
+  if (!domain_->options.copy_engine || plan.rounds.size() != 1 || plan.rounds[0].size() != 1)
+    return kKernel;
+  const NcclCall& only = plan.rounds[0][0];
+  const bool able = only.kind == NcclCallKind::AllGather || only.kind == NcclCallKind::AllToAll;
+  return able && in_window(only.send) && in_window(only.recv) ? kCopyEngine : kKernel;
+}
+
+class NcclCommunicator::Replays final : public GraphPart {
+ public:
+  explicit Replays(std::weak_ptr<NcclCommunicator> communicator)
+      : communicator_(std::move(communicator)) {}
+  void keep(const Collective& told) { told_.push_back(told); }
+
+  void recorded(const std::shared_ptr<GraphExec>& exec) override {
+    if (const auto communicator = communicator_.lock()) communicator->handle_->keep(exec);
+  }
+
+  void launches() override {
+    const auto communicator = communicator_.lock();
+    CS_REQUIRE(communicator != nullptr, "captured step: a communicator it uses was destroyed");
+    communicator->flush_all_messages();
+    for (const Collective& told : told_) last_ = communicator->announce(told);
+    {
+      const std::scoped_lock lock(communicator->mutex_);
+      if (!communicator->failed_) return;
+    }
+    communicator->throw_failure();
+    const std::scoped_lock lock(communicator->mutex_);
+    last_->announced.state()->check(0);  // poisoned: throws
+    fail(ErrorKind::CommFailed, communicator->failure_text(*last_, communicator->cause_));
+  }
+
+  // The last of them stands for all: it completes with the graph, for which the compute stream
+  // waits.
+  void launched(const std::shared_ptr<Event>& end) override {
+    const auto communicator = communicator_.lock();
+    {
+      const std::scoped_lock lock(communicator->mutex_);
+      last_->operation->done = end;
+      last_->awaited_ns = now_ns();
+    }
+    communicator->replayed_ = end;
+    communicator->track(std::exchange(last_, nullptr));
+  }
+
+ private:
+  std::weak_ptr<NcclCommunicator> communicator_;
+  std::vector<Collective> told_;
+  std::shared_ptr<NcclFlight> last_;
+};
+
+void NcclCommunicator::keep_for_replays(const Collective& told) {
+  CudaGraphs& graphs = domain_->device->graphs();
+  std::shared_ptr<Replays> replays = replays_.lock();
+  if (replays == nullptr || recording_ != graphs.recording()) {
+    replays = std::make_shared<Replays>(weak_from_this());
+    replays_ = replays;
+    recording_ = graphs.recording();
+    graphs.add(replays);
+  }
+  replays->keep(told);
 }
 
 }  // namespace coshard

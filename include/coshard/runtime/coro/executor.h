@@ -308,7 +308,7 @@ class Executor {
   Branch& main_branch() const;  // of the root
   Parker& bell() const;         // what others ring
   void grow();
-  // executor_pump.cpp; on the user's context
+  // On the user's context
   void post_pump();  // any thread
   void pump(const std::shared_ptr<void>& keep);
   void finish(const std::exception_ptr& error);
