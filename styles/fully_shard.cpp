@@ -6,10 +6,10 @@
 
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include <coshard/dtensor/tape.h>
-#include "dtensor/marks.h"
-#include "dtensor/recipe.h"
-#include "dtensor/replicas.h"
+#include <coshard/dtensor/tape/tape.h>
+#include "dtensor/distribute/replicas.h"
+#include "dtensor/ops/recipe.h"
+#include "dtensor/tape/marks.h"
 #include "runtime/coro/user_call.h"
 #include "styles/module_change.h"
 #include "styles/shard_cut.h"

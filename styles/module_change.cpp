@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include <coshard/dtensor/tape.h>
-#include "dtensor/copied_views.h"
+#include <coshard/dtensor/tape/tape.h>
+#include "dtensor/ops/copied_views.h"
 #include "dtensor/ops/local.h"
 
 namespace coshard {

@@ -4,11 +4,11 @@
 
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "dtensor/ops/local.h"
-#include "dtensor/recipe.h"
+#include "dtensor/ops/recipe.h"
+#include "dtensor/ops/writes.h"
 #include "dtensor/redistribute/in_flight.h"
-#include "dtensor/writes.h"
 
 namespace coshard {
 namespace {

@@ -2,24 +2,24 @@
 // inputs, runs the local body, wraps the outputs, records the call on the tape.
 #include <algorithm>
 
-#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/distribute/distribute.h>
+#include <coshard/dtensor/distribute/replica_guard.h>
 #include <coshard/dtensor/ops/op.h>
 #include <coshard/dtensor/ops/operator_attrs.h>
-#include <coshard/dtensor/replica_guard.h>
 #include <coshard/runtime/coro/rank_context.h>
-#include "dtensor/copied_views.h"
-#include "dtensor/marks.h"
+#include "dtensor/ops/copied_views.h"
 #include "dtensor/ops/decision.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/op_call.h"
 #include "dtensor/ops/op_node.h"
 #include "dtensor/ops/output_place.h"
-#include "dtensor/origin.h"
-#include "dtensor/recipe.h"
+#include "dtensor/ops/recipe.h"
+#include "dtensor/ops/writes.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/in_flight.h"
 #include "dtensor/redistribute/plan.h"
-#include "dtensor/writes.h"
+#include "dtensor/tape/marks.h"
+#include "dtensor/tape/origin.h"
 #include "runtime/coro/user_call.h"
 #include "runtime/device/allocation_label.h"
 

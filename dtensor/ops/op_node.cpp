@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "dtensor/saved.h"
+#include "dtensor/tape/saved.h"
 
 namespace coshard {
 namespace {

@@ -1,10 +1,10 @@
 // Casts, copies, and constants in the shape of a tensor.
 #include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
-#include "dtensor/copied_views.h"
+#include "dtensor/ops/copied_views.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/pointwise_forward.h"
-#include "dtensor/writes.h"
+#include "dtensor/ops/writes.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {

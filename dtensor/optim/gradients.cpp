@@ -3,15 +3,15 @@
 
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include "dtensor/marks.h"
+#include "dtensor/capture/step_graph.h"
+#include "dtensor/distribute/replicas.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/optim/gradients.h"
-#include "dtensor/origin.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/in_flight.h"
 #include "dtensor/redistribute/issue.h"
-#include "dtensor/replicas.h"
-#include "dtensor/step_graph.h"
+#include "dtensor/tape/marks.h"
+#include "dtensor/tape/origin.h"
 #include "kernels/run.h"
 #include "runtime/coro/user_call.h"
 #include "runtime/interned_text.h"

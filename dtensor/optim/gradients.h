@@ -2,7 +2,7 @@
 // Shared by the ways of summing gradients over replicas. Rank's thread.
 #include <string_view>
 
-#include <coshard/dtensor/tensor.h>
+#include <coshard/dtensor/tensor/tensor.h>
 #include <coshard/runtime/comm/communicator.h>
 
 namespace coshard {

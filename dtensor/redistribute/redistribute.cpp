@@ -1,14 +1,14 @@
 #include <coshard/dtensor/redistribute/redistribute.h>
 
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/tape.h>
-#include "dtensor/copied_views.h"
+#include <coshard/dtensor/tape/tape.h>
+#include "dtensor/ops/copied_views.h"
+#include "dtensor/ops/writes.h"
 #include "dtensor/redistribute/deferred.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/in_flight.h"
 #include "dtensor/redistribute/planner.h"
 #include "dtensor/redistribute/taped.h"
-#include "dtensor/writes.h"
 #include "runtime/comm/collective.h"
 #include "runtime/coro/user_call.h"
 

@@ -1,6 +1,6 @@
 #include <coshard/dtensor/redistribute/transfer_to.h>
 
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "dtensor/ops/local.h"
 #include "dtensor/redistribute/follow_up.h"
 #include "dtensor/redistribute/in_flight.h"

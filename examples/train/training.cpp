@@ -7,7 +7,7 @@
 
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include <coshard/runtime/trace_range.h>
 #include <coshard/styles/checkpoints.h>
 #include "examples/train/evaluate.h"

@@ -6,7 +6,7 @@
 #include <deque>
 
 #include <coshard/dtensor/ops/op.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "tests/conformance/samples.h"
 #include "tests/support/ranks.h"
 

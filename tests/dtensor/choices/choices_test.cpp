@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "tests/dtensor/choices/moved_bytes.h"
 #include "tests/support/ranks.h"
 

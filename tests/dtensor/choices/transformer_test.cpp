@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "tests/dtensor/choices/moved_bytes.h"
 #include "tests/support/ranks.h"
 

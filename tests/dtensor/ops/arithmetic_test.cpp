@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <coshard/dtensor/ops/explicit_redistribution.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "tests/dtensor/ops/expect.h"
 
 namespace coshard {

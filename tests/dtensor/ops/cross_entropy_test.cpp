@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include <coshard/dtensor/factories.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/distribute/factories.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "tests/dtensor/ops/expect.h"
 
 namespace coshard {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "tests/support/ranks.h"
 
 namespace coshard {

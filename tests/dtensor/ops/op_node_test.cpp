@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <coshard/dtensor/ops/op.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "tests/dtensor/ops/expect.h"
 
 namespace coshard {

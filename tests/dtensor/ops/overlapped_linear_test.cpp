@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include <coshard/dtensor/backward.h>
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/ops/overlap.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/runtime/coro/when_all.h>

@@ -1,7 +1,7 @@
 // permute, transpose and movedim: views, their gradients, and who is told of them.
 #include <gtest/gtest.h>
 
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "tests/dtensor/ops/expect.h"
 
 namespace coshard {

@@ -1,9 +1,9 @@
 // The dtype of what operators of several dtypes give.
 #include <gtest/gtest.h>
 
-#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/distribute/factories.h>
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "tests/dtensor/ops/expect.h"
 #include "tests/dtensor/ops/pointwise_inputs.h"
 #include "tests/support/ranks.h"

@@ -9,7 +9,7 @@
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/redistribute/transfer.h>
 #include <coshard/dtensor/redistribute/transfer_to.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include <coshard/runtime/coro/when_all.h>
 #include <coshard/runtime/launch/simulate.h>
 #include "dtensor/redistribute/deferred.h"

@@ -5,8 +5,8 @@
 #include <ostream>
 #include <string_view>
 
-#include <coshard/dtensor/placement.h>
-#include <coshard/dtensor/tensor.h>
+#include <coshard/dtensor/mesh/placement.h>
+#include <coshard/dtensor/tensor/tensor.h>
 #include <coshard/runtime/coro/task.h>
 
 #pragma GCC visibility push(default)

@@ -2,8 +2,8 @@
 // The dtype in which an operator on mixed dtypes computes: PyTorch's promotion. Floating-point
 // before integers before bool; within a category, tensors with dimensions decide, then
 // 0-dimensional ones, then numbers. Pure functions.
-#include <coshard/dtensor/scalar.h>
-#include <coshard/dtensor/tensor.h>
+#include <coshard/dtensor/tensor/scalar.h>
+#include <coshard/dtensor/tensor/tensor.h>
 
 #pragma GCC visibility push(default)
 namespace coshard {
