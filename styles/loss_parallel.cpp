@@ -1,5 +1,6 @@
 #include <coshard/styles/loss_parallel.h>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/dtensor/tape/tape.h>
 #include "dtensor/redistribute/execute.h"

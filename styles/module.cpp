@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include <coshard/dtensor/distribute/deferred_init.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/dtensor/tape/tape.h>
 #include <coshard/runtime/coro/branch.h>

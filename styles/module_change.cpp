@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/tape/tape.h>
 #include "dtensor/ops/copied_views.h"
 #include "dtensor/ops/local.h"

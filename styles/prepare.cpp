@@ -9,8 +9,9 @@
 #include <coshard/dtensor/tape/tape.h>
 #include "dtensor/capture/step_graph.h"
 #include "dtensor/distribute/replicas.h"
-#include "dtensor/distribute/run_check.h"
+#include "dtensor/ops/run_check.h"
 #include "dtensor/tape/marks.h"
+#include "dtensor/tensor/local.h"
 #include "runtime/interned_text.h"
 
 namespace coshard {

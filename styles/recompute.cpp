@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/op.h>
 #include <coshard/dtensor/redistribute/redistribute.h>

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/ops/promotion.h>
 #include <coshard/dtensor/tape/tape.h>
+#include <coshard/dtensor/tensor/promotion.h>
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/recipe.h"
 #include "dtensor/redistribute/deferred.h"

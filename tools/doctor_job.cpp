@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <coshard/dtensor/calibration/calibrate.h>
 #include <coshard/dtensor/mesh/device_mesh.h>
 #include <coshard/runtime/launch/world.h>
 #include "runtime/launch/host.h"

@@ -215,4 +215,9 @@ Task<void> walk_within(std::vector<Tensor> roots, std::vector<Tensor> gradients,
   co_await std::move(rest);
 }
 
+Task<void> Tensor::backward(CallSite site) const { return coshard::backward(*this, {}, {}, site); }
+Task<void> Tensor::backward(Tensor gradient, CallSite site) const {
+  return coshard::backward(*this, std::move(gradient), {}, site);
+}
+
 }  // namespace coshard

@@ -4,7 +4,7 @@
 #include <bit>
 
 #include <coshard/runtime/coro/rank_context.h>
-#include "dtensor/ops/local.h"
+#include "dtensor/tensor/local.h"
 #include "kernels/run.h"
 
 namespace coshard {

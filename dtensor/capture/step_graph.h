@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/tape/tape.h>
+#include <coshard/dtensor/tensor/generator.h>
 #include "runtime/device/graph.h"
 
 namespace coshard {

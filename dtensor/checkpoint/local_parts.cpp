@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include <coshard/dtensor/distribute/deferred_init.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/dtensor/tape/tape.h>

@@ -2,30 +2,14 @@
 
 #include <utility>
 
-#include <coshard/runtime/coro/branch.h>
 #include "dtensor/ops/recipe.h"
 #include "runtime/coro/user_call.h"
 #include "runtime/device/graph.h"
 
 namespace coshard {
-namespace {
 
-const BranchLocal<bool> deferring;
-
-}  // namespace
-
-DeferredInit::DeferredInit() : outer_(deferring.get()) { deferring.own() = true; }
-DeferredInit::~DeferredInit() { deferring.own() = outer_; }
-
-bool defers_init() { return deferring.get(); }
-
-MakeNow::MakeNow(bool pauses) : paused_(pauses && deferring.get() ? &Branch::current() : nullptr) {
-  if (paused_ != nullptr) deferring.own() = false;
-}
-// A destroyed coroutine may have outlived its branch.
-MakeNow::~MakeNow() {
-  if (paused_ != nullptr && paused_ == &Branch::current()) deferring.own() = true;
-}
+DeferredInit::DeferredInit() : outer_(defers_init()) { set_defers_init(true); }
+DeferredInit::~DeferredInit() { set_defers_init(outer_); }
 
 bool is_deferred(const Tensor& x) { return recipe_of(x) != nullptr; }
 

@@ -6,7 +6,7 @@
 #include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/mesh/default_mesh.h>
 #include <coshard/dtensor/ops/ops.h>
-#include "dtensor/distribute/partial.h"
+#include "dtensor/mesh/partial.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/recipe.h"
 #include "dtensor/redistribute/execute.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include <coshard/dtensor/ops/ops.h>
-#include "dtensor/distribute/run_check.h"
+#include "dtensor/ops/run_check.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {

@@ -3,33 +3,16 @@
 #include <cmath>
 #include <vector>
 
-#include <coshard/dtensor/distribute/distribute.h>
-#include <coshard/runtime/coro/branch.h>
 #include "dtensor/capture/step_graph.h"
-#include "dtensor/distribute/partial.h"
+#include "dtensor/mesh/partial.h"
 #include "dtensor/ops/copied_views.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/recipe.h"
 #include "dtensor/ops/writes.h"
 #include "kernels/run.h"
-#include "runtime/comm/collective.h"
 
 namespace coshard {
 namespace {
-
-// The generator of this branch. Ranks call in the same order, so they draw the same streams.
-const BranchLocal<RandomState> generator;
-
-// A child of a when_all draws from its own streams, which depend only on its position, not on what
-// its siblings draw or when.
-void fork_generator(Branch& parent, Branch& child, int position) {
-  RandomState& from = generator.own(parent);
-  if (position == 0) ++from.next_stream;                       // once for all children
-  const std::uint64_t seed = from.seed ^ 0x6a09e667f3bcc909U;  // sqrt(2) - 1
-  generator.own(child) = {
-      mix(mix(seed, from.next_stream), static_cast<std::uint64_t>(position) + 1), 0};
-}
-[[maybe_unused]] const bool forks = on_branch_fork(fork_generator);
 
 // One box of x's elements: its position in the logical tensor and in x.
 struct RandomBox {
@@ -105,27 +88,6 @@ void draw(const Tensor& x, kernels::RandomKind kind, double scale, double shift)
 
 }  // namespace
 
-void manual_seed(std::uint64_t seed) { generator.own() = {seed, 0}; }
-RandomState random_state() { return generator.get(); }
-void set_random_state(RandomState to) { generator.own() = to; }
-RandomState take_stream(const Tensor& x) {
-  RandomState& state = generator.own();
-  const RandomState now = state;
-  ++state.next_stream;
-  if (!x.defined() || !x.is_distributed() || !x.mesh().contains_this_rank()) return now;
-  for (int m = 0; m < x.mesh().ndim(); ++m)
-    x.mesh().note(m, {"drew random stream", "of seed", now.next_stream, now.seed});
-  return now;
-}
-
-LocalRandom::LocalRandom() : before_(random_state()) {
-  const World* world = World::current();
-  const auto rank = static_cast<std::uint64_t>(world != nullptr ? world->rank() : 0);
-  const std::uint64_t seed = before_.seed ^ 0xbb67ae8584caa73bU;  // sqrt(3) - 1
-  set_random_state({mix(mix(seed, rank + 1), before_.local++), 0});
-}
-LocalRandom::~LocalRandom() { set_random_state(before_); }
-
 void normal_(const Tensor& x, double mean, double std) {
   CS_REQUIRE(!(std < 0), "normal_: std must not be negative, got ", std);
   if (x.in_flight() && draw_later(x, "normal_", [=](const Tensor& y) { normal_(y, mean, std); }))
@@ -144,6 +106,15 @@ void uniform_(const Tensor& x, double low, double high) {
   draw(x, kernels::RandomKind::Uniform, high - low, low);
   record_constant_write(x);
   write_back(x);
+}
+
+Tensor Tensor::normal_(double mean, double std) const {
+  coshard::normal_(*this, mean, std);
+  return *this;
+}
+Tensor Tensor::uniform_(double low, double high) const {
+  coshard::uniform_(*this, low, high);
+  return *this;
 }
 
 }  // namespace coshard

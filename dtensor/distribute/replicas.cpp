@@ -1,20 +1,17 @@
 #include "dtensor/distribute/replicas.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/dtensor/tape/tape.h>
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/recipe.h"
-#include "dtensor/optim/gradients.h"
 #include "dtensor/redistribute/issue.h"
 #include "dtensor/tape/marks.h"
 #include "kernels/run.h"
 #include "runtime/comm/collective.h"
 #include "runtime/coro/user_call.h"
 #include "runtime/device/graph.h"
-#include "runtime/device/sim/virtual_device.h"
 
 namespace coshard {
 namespace {
@@ -27,39 +24,6 @@ bool has_replicas(const Tensor& x) {
     if (x.layout()[m].is_replicate() && x.mesh().size(m) > 1) return true;
   return false;
 }
-
-}  // namespace
-
-std::uint64_t bits_hash(const Tensor& x) {
-  if (x.device()->kind() == kSimDevice) return 0;  // it has no data that could differ
-  const Tensor local = local_contiguous(x.raw_local());
-  const std::size_t bytes = static_cast<std::size_t>(local.local_numel()) * size_of(local.dtype());
-  std::vector<std::byte> copy;
-  const void* from = local.const_data();
-  if (local.device()->kind() != DeviceKind::Cpu) {
-    copy.resize(bytes);
-    local.device()->download(copy.data(), from, bytes);
-    from = copy.data();
-  }
-  const auto* at = static_cast<const std::byte*>(from);
-  std::uint64_t hash = bytes;
-  for (std::size_t i = 0; i < bytes; i += sizeof hash) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, at + i, std::min(sizeof word, bytes - i));
-    hash = mix(hash, word);
-  }
-  return hash;
-}
-
-std::uint64_t hash_of_zeros(const Tensor& like) {
-  if (like.device()->kind() == kSimDevice) return 0;
-  const std::size_t bytes = static_cast<std::size_t>(like.local_numel()) * size_of(like.dtype());
-  std::uint64_t hash = bytes;
-  for (std::size_t i = 0; i < bytes; i += sizeof hash) hash = mix(hash, 0);
-  return hash;
-}
-
-namespace {
 
 // The values of all ranks along dimension m, concatenated, in flight.
 Tensor gathered(const Tensor& mine, const DeviceMesh& mesh, int m) {
@@ -119,6 +83,25 @@ void compare_replicas(const MeshReplicas& part, const Hashes& hashes) {
     }
   }
 }
+
+}  // namespace
+
+int dim_of(const Tensor& gradient, const DeviceMesh& mesh, int dim) {
+  if (!gradient.is_distributed()) return -1;
+  const DeviceMesh& own = gradient.mesh();
+  if (own == mesh) return dim;
+  if (!mesh.contains_this_rank() || !own.contains_this_rank()) return -1;
+  for (int m = 0; m < own.ndim(); ++m)
+    if (own.size(m) == mesh.size(dim) && &own.communicator(m) == &mesh.communicator(dim)) return m;
+  return -1;
+}
+
+bool is_whole_along(const Tensor& gradient, const DeviceMesh& mesh, int dim) {
+  const int m = dim_of(gradient, mesh, dim);
+  return m >= 0 && gradient.layout()[m].is_replicate();
+}
+
+namespace {
 
 // Whether its layout says that ranks along the dimension hold the same.
 bool is_replicated_along(const Tensor& x, const DeviceMesh& mesh, int dim) {

@@ -32,6 +32,11 @@ Task<void> verify_replicas(std::vector<NamedTensor> tensors, CallSite site = Cal
 // "parameter 'layers.0.weight'", or its number (of `count`) and shape where no module has named it.
 std::string name_of_parameter(const Tensor& x, std::size_t number, std::size_t count = 0);
 
+// The dimension of the gradient's own mesh that is dimension `dim` of `mesh`; -1: none.
+int dim_of(const Tensor& gradient, const DeviceMesh& mesh, int dim);
+// Whether the gradient is Replicate there: the whole value, no term of a sum.
+bool is_whole_along(const Tensor& gradient, const DeviceMesh& mesh, int dim);
+
 // What ranks compare of parameters that they must hold alike along dimension `dim` of `mesh`
 // (Collective::replicas). Those in flight, and those whose layout says otherwise, count as equal.
 std::shared_ptr<const ReplicaHashes> replica_hashes(const std::vector<Tensor>& parameters,
@@ -40,10 +45,5 @@ std::shared_ptr<const ReplicaHashes> replica_hashes(const std::vector<Tensor>& p
 // and waits for it.
 void take_replicas_of(int source, const std::vector<Tensor>& parameters, const DeviceMesh& mesh,
                       int dim, std::string_view who);
-
-// A hash of the bits of the local tensor's elements; copies them to the host. 0 on a device that
-// computes nothing (simulate).
-std::uint64_t bits_hash(const Tensor& x);
-std::uint64_t hash_of_zeros(const Tensor& like);  // if all its bits were 0
 
 }  // namespace coshard

@@ -5,7 +5,7 @@
 #include <coshard/runtime/coro/rank_context.h>
 #include <coshard/runtime/error.h>
 #include "dtensor/mesh/bounded_cache.h"
-#include "dtensor/tape/marks.h"
+#include "dtensor/mesh/marks.h"
 
 namespace coshard {
 

@@ -2,8 +2,8 @@
 // inputs, runs the local body, wraps the outputs, records the call on the tape.
 #include <algorithm>
 
-#include <coshard/dtensor/distribute/distribute.h>
 #include <coshard/dtensor/distribute/replica_guard.h>
+#include <coshard/dtensor/ops/from_local.h>
 #include <coshard/dtensor/ops/op.h>
 #include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/runtime/coro/rank_context.h>

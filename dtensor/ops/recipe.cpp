@@ -5,12 +5,13 @@
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/tape/tape.h>
 #include <coshard/runtime/coro/rank_context.h>
-#include "dtensor/distribute/replicas.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/writes.h"
 
 namespace coshard {
 namespace {
+
+const BranchLocal<bool> deferring;
 
 // The values that a tensor has at one moment, made when they are needed.
 struct ValuesNow {
@@ -75,6 +76,17 @@ class RandomStateKept {
 };
 
 }  // namespace
+
+bool defers_init() { return deferring.get(); }
+void set_defers_init(bool on) { deferring.own() = on; }
+
+MakeNow::MakeNow(bool pauses) : paused_(pauses && deferring.get() ? &Branch::current() : nullptr) {
+  if (paused_ != nullptr) deferring.own() = false;
+}
+// A destroyed coroutine may have outlived its branch.
+MakeNow::~MakeNow() {
+  if (paused_ != nullptr && paused_ == &Branch::current()) deferring.own() = true;
+}
 
 Recipe::Recipe(std::shared_ptr<Device> device, std::shared_ptr<const Spec> spec,
                const Shape& local_shape, DType dtype)

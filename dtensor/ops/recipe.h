@@ -8,9 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include <coshard/dtensor/distribute/deferred_init.h>
-#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/op.h>
+#include <coshard/dtensor/tensor/generator.h>
 #include <coshard/runtime/comm/communicator.h>
 #include <coshard/runtime/comm/work.h>
 #include <coshard/runtime/coro/branch.h>
@@ -19,6 +18,7 @@ namespace coshard {
 
 // Whether a DeferredInit is open in this branch.
 bool defers_init();
+void set_defers_init(bool on);
 
 // For its lifetime, no DeferredInit counts as open.
 class [[nodiscard]] MakeNow {

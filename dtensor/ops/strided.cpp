@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include "dtensor/ops/local.h"
@@ -70,7 +69,7 @@ Shape first_of_aliased(const ViewPlace& p) {
 }
 
 Tensor mapped(Map kind, const Tensor& x, const ViewPlace& p) {
-  const Tensor memory = kind == Map::Scatter ? zeros(x.device(), Shape{p.extent}, x.dtype())
+  const Tensor memory = kind == Map::Scatter ? filled(x.device(), Shape{p.extent}, 0, x.dtype())
                                              : Tensor::empty(x.device(), {p.extent}, x.dtype());
   const Shape first = first_of_aliased(p);
   const Tensor base = memory.view_as(first, p.base_strides, 0, nullptr);
@@ -81,13 +80,13 @@ Tensor mapped(Map kind, const Tensor& x, const ViewPlace& p) {
   if (kind == Map::Scatter) {
     copy(view, x);
     if (first == p.base_shape) return base;
-    const Tensor all = zeros(x.device(), p.base_shape, x.dtype());
+    const Tensor all = filled(x.device(), p.base_shape, 0, x.dtype());
     copy(first_in(all), base);
     return all;
   }
   copy(base, first_in(x));
   if (kind == Map::Gather) return copy_of(view);
-  const Tensor zero = zeros(x.device(), Shape(), x.dtype());
+  const Tensor zero = filled(x.device(), Shape(), 0, x.dtype());
   copy(view, zero.view_as(p.shape, Strides::filled(p.shape.size(), 0), 0, nullptr));
   return memory.view_as(p.base_shape, p.base_strides, 0, nullptr);
 }

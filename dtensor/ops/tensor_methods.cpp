@@ -1,6 +1,6 @@
-// The methods of PyTorch's tensors; each calls the function of the same name.
-#include <coshard/dtensor/distribute/distribute.h>
-#include <coshard/dtensor/distribute/random.h>
+// The methods of PyTorch's tensors; each calls the function of the same name. Those whose function
+// lies in a room above are defined beside it: backward, normal_, uniform_.
+#include <coshard/dtensor/ops/from_local.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/dtensor/tape/tape.h>
@@ -9,11 +9,6 @@
 namespace coshard {
 
 Tensor Tensor::requires_grad_(bool value) { return set_requires_grad(value); }
-
-Task<void> Tensor::backward(CallSite site) const { return coshard::backward(*this, {}, {}, site); }
-Task<void> Tensor::backward(Tensor gradient, CallSite site) const {
-  return coshard::backward(*this, std::move(gradient), {}, site);
-}
 
 Redistribution Tensor::redistribute(const Layout& layout, CallSite site) const {
   return coshard::redistribute(*this, layout, {}, site);
@@ -229,13 +224,5 @@ Tensor Tensor::fill_(const Scalar& value, CallSite site) const {
   return coshard::fill_(*this, value, site);
 }
 Tensor Tensor::zero_(CallSite site) const { return coshard::zero_(*this, site); }
-Tensor Tensor::normal_(double mean, double std) const {
-  coshard::normal_(*this, mean, std);
-  return *this;
-}
-Tensor Tensor::uniform_(double low, double high) const {
-  coshard::uniform_(*this, low, high);
-  return *this;
-}
 
 }  // namespace coshard

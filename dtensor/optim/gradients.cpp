@@ -159,21 +159,6 @@ Tensor rows_to_update(const Tensor& parameter, const char* who) {
   return copy_of(parameter);
 }
 
-int dim_of(const Tensor& gradient, const DeviceMesh& mesh, int dim) {
-  if (!gradient.is_distributed()) return -1;
-  const DeviceMesh& own = gradient.mesh();
-  if (own == mesh) return dim;
-  if (!mesh.contains_this_rank() || !own.contains_this_rank()) return -1;
-  for (int m = 0; m < own.ndim(); ++m)
-    if (own.size(m) == mesh.size(dim) && &own.communicator(m) == &mesh.communicator(dim)) return m;
-  return -1;
-}
-
-bool is_whole_along(const Tensor& gradient, const DeviceMesh& mesh, int dim) {
-  const int m = dim_of(gradient, mesh, dim);
-  return m >= 0 && gradient.layout()[m].is_replicate();
-}
-
 Task<void> reduce_gradients(Tensors parameters, CallSite site) {
   const UserCall user(site);
   int mesh_dims = 0;

@@ -17,11 +17,6 @@ void check_replicas_along(std::string_view who, const Tensor& gradient, std::siz
 Noted without_gradient(std::string_view did, const Tensor& parameter, std::size_t index,
                        std::size_t count);
 
-// The dimension of the gradient's own mesh that is dimension `dim` of `mesh`; -1: none.
-int dim_of(const Tensor& gradient, const DeviceMesh& mesh, int dim);
-// Whether the gradient is Replicate there: the whole value, no term of a sum.
-bool is_whole_along(const Tensor& gradient, const DeviceMesh& mesh, int dim);
-
 // The parameter, or a row-major copy of it, which the optimizer `who` then copies back.
 Tensor rows_to_update(const Tensor& parameter, const char* who);
 

@@ -1,34 +1,18 @@
 #pragma once
-// Which tensors are known to differ between ranks (Tensor::marks): one bit per communicator of more
-// than one rank, which all slices of a mesh share. A local tensor of a Shard or a Partial has those
-// of their mesh dimensions, and so has everything computed from it, gradients included. A DTensor
-// has marks of other meshes alone: along its own dimensions the layout says it. More than 64
-// communicators: the others have none. Rank's thread.
+// Which tensors are known to differ between ranks (mesh/marks.h). A local tensor of a Shard or a
+// Partial has the marks of their mesh dimensions, and so has everything computed from it, gradients
+// included. A DTensor has marks of other meshes alone: along its own dimensions the layout says it.
+// Rank's thread.
 #include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <span>
 #include <string>
-#include <vector>
 
 #include <coshard/dtensor/tape/tape.h>
+#include "dtensor/mesh/marks.h"
 
 namespace coshard {
-
-// 0: one rank along the dimension, or a rank outside the mesh.
-std::uint64_t mark_of(const DeviceMesh& mesh, int dim);
-Communicator& communicator_of(std::uint64_t mark);
-// One by one, in an order that all ranks share (bits have none).
-std::vector<std::uint64_t> in_common_order(std::uint64_t marks);
-// "'tp'", or "'dp', 'tp'" of several.
-std::string names_of(std::uint64_t marks);
-
-// Without those whose ranks another one of them connects too.
-std::uint64_t outermost_of(std::uint64_t marks);
-
-// Those of `marks` that remain where sums, or parameters of each rank's own, cover dimensions with
-// these marks: alone, or several together.
-std::uint64_t not_covered(std::uint64_t marks, std::uint64_t by);
 
 // Of what an operator makes of these inputs. Bit i of `reads`: it reads the values of in[i].
 inline std::uint64_t marks_of_result(std::span<const Tensor> in, unsigned reads) {
@@ -42,12 +26,6 @@ void add_marks(const Tensor& x, std::uint64_t marks);
 // The memory has been written to by other means than operators. A parameter keeps its marks.
 void forget_marks(const Tensor& x);
 
-// Those of `marks` that remain in a DTensor: its layout says what lies within its mesh.
-std::uint64_t marks_outside(std::uint64_t marks, const Spec& spec);
-// Those of `marks` that a tensor must not have if it is to be read as Replicate along dimension
-// `dim`: that differ between ranks along it.
-std::uint64_t marks_against(std::uint64_t marks, const DeviceMesh& mesh, int dim);
-std::uint64_t marks_against(std::uint64_t marks, const DeviceMesh& mesh, const Layout& layout);
 // Error{BadInput}: a plain tensor that is read as Replicate along a dimension along which it
 // varies. `who()`: the call, for the error.
 template <class Who>

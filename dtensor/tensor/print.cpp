@@ -150,7 +150,7 @@ std::string part_of(const Tensor& x) {
 
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
   if (!tensor.defined()) return out << "undefined";
-  if (is_deferred(tensor)) return out << describe(tensor) << " (deferred)";
+  if (recipe_of(tensor) != nullptr) return out << describe(tensor) << " (deferred)";
   if (tensor.in_flight()) return out << describe(tensor) << " (in flight)";
   if (tensor.copied_view() && tensor.copied_view()->is_behind())
     return out << describe(tensor) << " (a view of what was changed since: take it again)";

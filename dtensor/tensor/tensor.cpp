@@ -1,7 +1,7 @@
 #include <coshard/dtensor/tensor/tensor.h>
 
-#include <coshard/dtensor/ops/promotion.h>
 #include <coshard/dtensor/tape/tape.h>
+#include <coshard/dtensor/tensor/promotion.h>
 #include <coshard/dtensor/tensor/waits_in_place.h>
 #include "dtensor/capture/step_graph.h"
 #include "dtensor/ops/copied_views.h"

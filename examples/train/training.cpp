@@ -5,6 +5,7 @@
 #include <numbers>
 #include <optional>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/dtensor/tape/tape.h>

@@ -5,6 +5,7 @@
 // coshard/asio.h and coshard/simulate.h.
 #include <coshard/runtime/language.h>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/backward/finite_guard.h>
 #include <coshard/dtensor/calibration/calibrate.h>
 #include <coshard/dtensor/capture/capture.h>
@@ -21,6 +22,7 @@
 #include <coshard/dtensor/distribute/replica_guard.h>
 #include <coshard/dtensor/mesh/device_mesh.h>
 #include <coshard/dtensor/ops/explicit_redistribution.h>
+#include <coshard/dtensor/ops/op.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/data_parallel.h>
 #include <coshard/dtensor/optim/optimizer.h>

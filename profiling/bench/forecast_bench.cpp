@@ -7,6 +7,7 @@
 #include <array>
 
 #include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/calibration/calibrate.h>
 #include <coshard/dtensor/distribute/factories.h>
 #include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/optim/data_parallel.h>

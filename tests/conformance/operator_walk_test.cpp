@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/op.h>
 #include "tests/conformance/samples.h"

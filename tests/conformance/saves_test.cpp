@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <deque>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/ops/op.h>
 #include <coshard/dtensor/tape/tape.h>
 #include "tests/conformance/samples.h"

@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/redistribute/transfer.h>

@@ -1,6 +1,7 @@
 // A rank outside the mesh holds empty tensors and issues nothing (as in PyTorch).
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/distribute/distribute.h>
 #include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>

@@ -1,6 +1,7 @@
 // A captured training step is bitwise equal to the eager one, with a handful of calls.
 #include <coshard/dtensor/capture/capture.h>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/optimizer.h>

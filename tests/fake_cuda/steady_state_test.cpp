@@ -2,6 +2,7 @@
 // operator allocates nothing on the host.
 #include <barrier>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/optimizer.h>

@@ -1,6 +1,7 @@
 // User programs that do things in an unusual order, over seeds, on one device and on several.
 #include <thread>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/capture/capture.h>
 #include <coshard/dtensor/distribute/distribute.h>
 #include <coshard/dtensor/distribute/random.h>

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <string>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/distribute/distribute.h>
 #include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/mesh/device_mesh.h>

@@ -1,3 +1,4 @@
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/tape/tape.h>
 #include "tools/conform/modules.h"

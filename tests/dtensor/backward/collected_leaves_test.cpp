@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/tape/hooks.h>
 #include "dtensor/backward/backward_pass.h"

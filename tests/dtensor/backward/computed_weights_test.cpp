@@ -14,40 +14,41 @@ using testing::on_ranks;
 using testing::shuffled;
 using testing::Values;
 
-enum class Made { Weight, Transposed, Narrowed, LowRank, Bias, Both };
-constexpr Made kMade[] = {Made::Weight,  Made::Transposed, Made::Narrowed,
-                          Made::LowRank, Made::Bias,       Made::Both};
+enum class Computed { Weight, Transposed, Narrowed, LowRank, Bias, Both };
+constexpr Computed kMade[] = {Computed::Weight,  Computed::Transposed, Computed::Narrowed,
+                              Computed::LowRank, Computed::Bias,       Computed::Both};
 
 struct ComputedLayer {
   std::vector<DTensor> leaves;  // x first
   Tensor weight, bias;          // [8, 6], sharded over its columns; [8]
 };
 
-ComputedLayer parts_of(World& world, const DeviceMesh& mesh, Made made) {
+ComputedLayer parts_of(World& world, const DeviceMesh& mesh, Computed made) {
   ComputedLayer parts;
   const auto leaf = [&](const Shape& shape, Placement placement) -> const DTensor& {
     return parts.leaves.emplace_back(
         distribute_tensor(shuffled(world, shape), mesh, placement).set_requires_grad(true));
   };
   leaf({4, 6}, Shard(1));
-  if (made == Made::Transposed)
+  if (made == Computed::Transposed)
     parts.weight = leaf({6, 8}, Shard(0)).t();
-  else if (made == Made::Narrowed)
+  else if (made == Computed::Narrowed)
     parts.weight = leaf({24, 6}, Shard(1)).narrow(0, 8, 8);
-  else if (made != Made::LowRank)
+  else if (made != Computed::LowRank)
     parts.weight = leaf({8, 6}, Shard(1));
-  if (made == Made::Weight || made == Made::Both) parts.weight = parts.weight * 2;
-  if (made == Made::LowRank) {
+  if (made == Computed::Weight || made == Computed::Both) parts.weight = parts.weight * 2;
+  if (made == Computed::LowRank) {
     const DTensor base = leaf({8, 6}, Shard(1));
     const DTensor b = leaf({8, 2}, Replicate());
     parts.weight = base + matmul(b, leaf({2, 6}, Shard(1)));
   }
-  if (made == Made::Bias || made == Made::Both) parts.bias = leaf({8}, Replicate()) * 3;
+  if (made == Computed::Bias || made == Computed::Both) parts.bias = leaf({8}, Replicate()) * 3;
   return parts;
 }
 
 // y, then the gradients of the leaves.
-Task<std::vector<Values>> values_with(World& world, Made made, Placement output, Overlap overlap) {
+Task<std::vector<Values>> values_with(World& world, Computed made, Placement output,
+                                      Overlap overlap) {
   const ComputedLayer parts =
       parts_of(world, init_device_mesh(world, {world.size()}, {"tp"}), made);
   Task<Tensor> run = overlapped_linear(parts.leaves[0], parts.weight, parts.bias, output, overlap);
@@ -63,7 +64,7 @@ Task<std::vector<Values>> values_with(World& world, Made made, Placement output,
 TEST(ComputedWeights, HaveTheGradientsOfThePlainBackward) {
   for (const int ranks : {1, 2, 3})
     on_ranks(ranks, [](World& world) -> Task<void> {
-      for (const Made made : kMade)
+      for (const Computed made : kMade)
         for (const Placement& output : {Placement(Shard(0)), Placement(Replicate())}) {
           const auto want = co_await values_with(world, made, output, Overlap::Off);
           const auto got = co_await values_with(world, made, output, Overlap::Always);

@@ -1,6 +1,7 @@
 // Links of a mesh: given, inherited, measured, and what follows from them.
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/calibration/calibrate.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/redistribute/explain.h>
 #include "tests/dtensor/choices/moved_bytes.h"

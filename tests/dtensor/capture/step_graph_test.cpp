@@ -1,5 +1,6 @@
 // What of a device's and a program's state a captured step leans on, and what changes it between
 // two calls.
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/capture/capture.h>
 #include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>

@@ -11,7 +11,7 @@
 namespace coshard::testing {
 namespace {
 
-std::string says(const std::function<void()>& call) {
+std::string how_it_ends(const std::function<void()>& call) {
   try {
     call();
   } catch (const Error& error) {
@@ -35,7 +35,8 @@ TEST(DeferredInit, FactoriesMakeTensorsWithoutMemory) {
     EXPECT_EQ(world.device()->memory().in_use, before);
     EXPECT_EQ(random_state().next_stream, 1U);
     EXPECT_EQ(x.shape(), (Shape{3, 4}));
-    EXPECT_NE(says([&] { x.to_vector(); }).find("f32[3,4] has no values yet"), std::string::npos);
+    EXPECT_NE(how_it_ends([&] { x.to_vector(); }).find("f32[3,4] has no values yet"),
+              std::string::npos);
     EXPECT_FALSE(is_deferred(randn(world, {2})));
     manual_seed(9);
     materialize(x);
@@ -104,13 +105,14 @@ TEST(DeferredInit, WhatCannotBeMadeLaterIsRefusedAtTheCall) {
     const auto refused = [](const std::string& text, const std::string& part) {
       EXPECT_NE(text.find(part), std::string::npos) << text;
     };
-    refused(says([&] { copy_(real, x); }), "no values yet");
-    refused(says([&] { mul(leaf, 2.0); }), "no values yet");
-    refused(says([&] { fill_(leaf, 2); }), "is a leaf that requires a gradient");
-    refused(says([&] { copy_(x, ones(world, {3})); }), "[3]");
-    refused(says([&] { normal_(ones(world, {2}, DType::I64), 0, 1); }), "not floating-point");
-    refused(says([&] { normal_(x, 0, -1); }), "must not be negative");
-    refused(says([&] { x.data(); }), "no values yet");
+    refused(how_it_ends([&] { copy_(real, x); }), "no values yet");
+    refused(how_it_ends([&] { mul(leaf, 2.0); }), "no values yet");
+    refused(how_it_ends([&] { fill_(leaf, 2); }), "is a leaf that requires a gradient");
+    refused(how_it_ends([&] { copy_(x, ones(world, {3})); }), "[3]");
+    refused(how_it_ends([&] { normal_(ones(world, {2}, DType::I64), 0, 1); }),
+            "not floating-point");
+    refused(how_it_ends([&] { normal_(x, 0, -1); }), "must not be negative");
+    refused(how_it_ends([&] { x.data(); }), "no values yet");
     EXPECT_EQ(real.to_vector(), (std::vector<double>{1, 2}));
     co_return;
   });

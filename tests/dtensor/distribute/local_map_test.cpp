@@ -1,3 +1,4 @@
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/distribute/factories.h>
 #include <coshard/dtensor/distribute/local_map.h>
 #include <coshard/dtensor/distribute/random.h>

@@ -5,6 +5,7 @@
 #include <coshard/dtensor/distribute/replica_guard.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/optimizer.h>
+#include "dtensor/tensor/local.h"
 #include "tests/support/ranks.h"
 
 namespace coshard {

@@ -1,6 +1,7 @@
 // Arithmetic: broadcasting, numbers on both sides, gradients.
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/ops/explicit_redistribution.h>
 #include <coshard/dtensor/tape/tape.h>
 #include "tests/dtensor/ops/expect.h"

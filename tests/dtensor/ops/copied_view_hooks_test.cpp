@@ -1,6 +1,7 @@
 // Hooks, retain_grad and requires_grad of views that had to be copied: as those of plain views.
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/dtensor/tape/hooks.h>

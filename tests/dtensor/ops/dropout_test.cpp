@@ -1,6 +1,7 @@
 // dropout: what is dropped, in every layout.
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/distribute/factories.h>
 #include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/tape/tape.h>

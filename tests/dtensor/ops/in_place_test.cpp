@@ -1,6 +1,7 @@
 // In-place operators: values, layouts, the tape, and what they refuse.
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/distribute/factories.h>
 #include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>

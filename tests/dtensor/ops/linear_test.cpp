@@ -1,6 +1,7 @@
 // linear: column and row cuts, and its bias.
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/tape/tape.h>
 #include "tests/dtensor/ops/expect.h"
 

@@ -2,6 +2,7 @@
 // device: alike in every layout and on every rank, also on those with one row or none.
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/dtensor/tape/hooks.h>

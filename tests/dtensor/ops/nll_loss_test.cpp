@@ -1,6 +1,7 @@
 // nll_loss: reductions, weights, what is ignored, layouts.
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/distribute/factories.h>
 #include <coshard/dtensor/tape/tape.h>
 #include "tests/dtensor/ops/expect.h"

@@ -236,11 +236,5 @@ TEST(OverlappedLinear, OfAnUnknownLinkIsPlainUnlessAsked) {
   });
 }
 
-TEST(OverlappedLinear, NamesTheChoicesOfAnUnknownOverlap) {
-  EXPECT_EQ(parse_overlap("always"), Overlap::Always);
-  EXPECT_EQ(testing::refusal([] { parse_overlap("on"); }),
-            "overlap: expected off, auto or always, got 'on'");
-}
-
 }  // namespace
 }  // namespace coshard

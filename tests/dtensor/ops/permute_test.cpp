@@ -1,6 +1,7 @@
 // permute, transpose and movedim: views, their gradients, and who is told of them.
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/tape/tape.h>
 #include "tests/dtensor/ops/expect.h"
 

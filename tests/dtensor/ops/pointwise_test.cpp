@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/tape/tape.h>
 #include "tests/dtensor/ops/expect.h"

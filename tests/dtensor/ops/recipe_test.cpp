@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/distribute/deferred_init.h>
 #include <coshard/dtensor/distribute/distribute.h>
 #include <coshard/dtensor/distribute/init.h>
 #include <coshard/dtensor/ops/ops.h>

@@ -4,6 +4,8 @@
 #include "dtensor/ops/strided.h"
 #include "tests/dtensor/ops/expect.h"
 
+#include <coshard/dtensor/backward/backward.h>
+
 namespace coshard {
 namespace {
 

@@ -1,6 +1,7 @@
 // Functions of one element and their gradients.
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/tape/tape.h>
 #include "tests/dtensor/ops/expect.h"
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/tape/tape.h>
 #include "tests/dtensor/ops/expect.h"
 

@@ -1,6 +1,7 @@
 // Writes in place: through views and other handles, before and after forward.
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/optimizer.h>

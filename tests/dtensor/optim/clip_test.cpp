@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/distribute/factories.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/optimizer.h>

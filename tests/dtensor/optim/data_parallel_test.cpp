@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/dtensor/tape/hooks.h>

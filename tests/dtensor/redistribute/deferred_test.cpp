@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/tape/tape.h>

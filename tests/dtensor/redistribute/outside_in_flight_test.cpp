@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/redistribute/transfer.h>

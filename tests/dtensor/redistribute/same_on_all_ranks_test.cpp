@@ -4,6 +4,7 @@
 #include <chrono>
 #include <vector>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/tape/tape.h>

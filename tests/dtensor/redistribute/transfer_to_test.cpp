@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/tape/tape.h>
 #include <coshard/runtime/coro/when_all.h>

@@ -1,6 +1,7 @@
 // Errors of collectives name the line of the program that asked for them.
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/tape/tape.h>

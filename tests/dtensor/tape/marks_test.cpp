@@ -43,27 +43,6 @@ TEST(Marks, ComeFromLocalTensorsOfShardsAndTerms) {
   });
 }
 
-TEST(Marks, OfOneRankAreNone) {
-  on_ranks(1, [](World& world) -> Task<void> {
-    const DeviceMesh mesh = init_device_mesh(world, {1}, {"tp"});
-    EXPECT_EQ(mark_of(mesh, 0), 0U);
-    EXPECT_EQ(ones(mesh, Shard(0), {4}).to_local().marks(), 0U);
-    co_return;
-  });
-}
-
-TEST(Marks, AreOneForAllMeshesOfTheSameRanks) {
-  on_ranks(4, [](World& world) -> Task<void> {
-    const DeviceMesh mesh = init_device_mesh(world, {2, 2}, {"dp", "tp"});
-    const DeviceMesh again = init_device_mesh(world, {2, 2}, {"a", "b"});
-    EXPECT_NE(mark_of(mesh, 0), mark_of(mesh, 1));
-    EXPECT_EQ(mark_of(mesh["tp"], 0), mark_of(mesh, 1));
-    EXPECT_EQ(mark_of(again, 1), mark_of(mesh, 1));
-    EXPECT_EQ(ones(mesh, {Shard(0), Replicate()}, {4}).to_local().marks(), mark_of(mesh, 0));
-    co_return;
-  });
-}
-
 TEST(Marks, StayWithCopiesDetachedHandlesAndViews) {
   on_tp([](World&, const DeviceMesh& mesh) {
     const Tensor x = local_rows(mesh);

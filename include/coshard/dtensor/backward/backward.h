@@ -2,6 +2,7 @@
 // Gradients: accumulated into the leaves, or returned. Rank's thread.
 #include <vector>
 
+#include <coshard/dtensor/tape/tape.h>
 #include <coshard/dtensor/tensor/tensors.h>
 #include <coshard/runtime/coro/task.h>
 
@@ -55,6 +56,12 @@ Task<std::vector<Tensor>> grad(Tensors outputs, Tensors inputs, Tensors gradient
 std::vector<Tensor> run_grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
                              const std::vector<Tensor>& gradients = {}, GradOptions options = {},
                              CallSite site = CallSite::current());
+
+// Runs backward from `roots` but not into records up to `since`: gradients that reach those go to
+// `outer`, the sink of the record that is running. For a record whose backward itself records
+// operators first.
+Task<void> walk_within(std::vector<Tensor> roots, std::vector<Tensor> gradients,
+                       std::uint64_t since, GradSink& outer);
 
 }  // namespace coshard
 #pragma GCC visibility pop

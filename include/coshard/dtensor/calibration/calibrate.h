@@ -35,5 +35,12 @@ Task<DeviceMesh> calibrate(DeviceMesh mesh, CalibrateOptions options,
                            CallSite site = CallSite::current());
 Task<DeviceMesh> calibrate(DeviceMesh mesh, CallSite site = CallSite::current());
 
+// The mesh with measured links: times messages along each dimension, takes each rank's best run and
+// the slowest rank, and rounds to two digits, so that all ranks get the same figures and most runs
+// agree. Called by all ranks of the world together while nothing else is in flight; ranks outside
+// the mesh learn the figures too. Moves: a few dozen all_gathers per dimension, then one all_reduce
+// over the world.
+Task<DeviceMesh> measure_links(DeviceMesh mesh, CallSite site = CallSite::current());
+
 }  // namespace coshard
 #pragma GCC visibility pop

@@ -140,13 +140,6 @@ DeviceMesh init_device_mesh(World& world, std::vector<int> shape,
                             std::vector<std::string> names = {},
                             CallSite site = CallSite::current());
 
-// The mesh with measured links: times messages along each dimension, takes each rank's best run and
-// the slowest rank, and rounds to two digits, so that all ranks get the same figures and most runs
-// agree. Called by all ranks of the world together while nothing else is in flight; ranks outside
-// the mesh learn the figures too. Moves: a few dozen all_gathers per dimension, then one all_reduce
-// over the world.
-Task<DeviceMesh> measure_links(DeviceMesh mesh, CallSite site = CallSite::current());
-
 std::ostream& operator<<(std::ostream& out, const DeviceMesh& mesh);  // tp=4 or (dp=2,tp=4)
 
 }  // namespace coshard

@@ -10,8 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include <coshard/dtensor/backward/backward.h>
-#include <coshard/dtensor/ops/overlap.h>
+#include <coshard/dtensor/tape/overlap.h>
 #include <coshard/dtensor/tensor/tensor.h>
 #include <coshard/runtime/coro/task.h>
 
@@ -135,12 +134,6 @@ void push_record(std::shared_ptr<GradNode> record, std::span<const Tensor> input
 void mark_output(const Tensor& tensor, std::shared_ptr<GradNode> producer, int output);
 // Number of the newest record; later ones have larger numbers.
 std::uint64_t newest_record();
-
-// Runs backward from `roots` but not into records up to `since`: gradients that reach those go to
-// `outer`, the sink of the record that is running. For a record whose backward itself records
-// operators first.
-Task<void> walk_within(std::vector<Tensor> roots, std::vector<Tensor> gradients,
-                       std::uint64_t since, GradSink& outer);
 
 // While one is alive, operators in this branch are not recorded.
 class NoGradGuard {

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/tape/tape.h>
 #include <coshard/styles/colwise.h>
 #include <coshard/styles/nn/gated_linear.h>

@@ -1,4 +1,4 @@
-#include <coshard/dtensor/ops/promotion.h>
+#include <coshard/dtensor/tensor/promotion.h>
 
 #include <algorithm>
 #include <cmath>

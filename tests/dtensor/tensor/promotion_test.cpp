@@ -1,6 +1,7 @@
 // The dtype of what operators of several dtypes give.
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/distribute/factories.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/tape/tape.h>

@@ -1,6 +1,11 @@
-#include "dtensor/ops/local.h"
+#include "dtensor/tensor/local.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
+
+#include "runtime/comm/collective.h"
+#include "runtime/device/sim/virtual_device.h"
 
 namespace coshard {
 namespace {
@@ -96,6 +101,13 @@ bool share_elements(const Tensor& a, const Tensor& b) {
                       a.strides(), 0);
 }
 
+Tensor filled(const std::shared_ptr<Device>& device, const Shape& shape, double value,
+              DType dtype) {
+  Tensor out = Tensor::empty(device, shape, dtype);
+  kernels::run(*device, kernels::Fill{out.address(), dtype, out.local_numel(), value});
+  return out;
+}
+
 Tensor local_contiguous(const Tensor& tensor) {
   return tensor.is_contiguous() ? tensor : copy_of(tensor);
 }
@@ -173,6 +185,35 @@ Lines lines_of(const Shape& shape, int first, int count) {
     part *= shape[static_cast<std::size_t>(i)];
   }
   return lines;
+}
+
+std::uint64_t bits_hash(const Tensor& x) {
+  if (x.device()->kind() == kSimDevice) return 0;  // it has no data that could differ
+  const Tensor local = local_contiguous(x.raw_local());
+  const std::size_t bytes = static_cast<std::size_t>(local.local_numel()) * size_of(local.dtype());
+  std::vector<std::byte> copy;
+  const void* from = local.const_data();
+  if (local.device()->kind() != DeviceKind::Cpu) {
+    copy.resize(bytes);
+    local.device()->download(copy.data(), from, bytes);
+    from = copy.data();
+  }
+  const auto* at = static_cast<const std::byte*>(from);
+  std::uint64_t hash = bytes;
+  for (std::size_t i = 0; i < bytes; i += sizeof hash) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, at + i, std::min(sizeof word, bytes - i));
+    hash = mix(hash, word);
+  }
+  return hash;
+}
+
+std::uint64_t hash_of_zeros(const Tensor& like) {
+  if (like.device()->kind() == kSimDevice) return 0;
+  const std::size_t bytes = static_cast<std::size_t>(like.local_numel()) * size_of(like.dtype());
+  std::uint64_t hash = bytes;
+  for (std::size_t i = 0; i < bytes; i += sizeof hash) hash = mix(hash, 0);
+  return hash;
 }
 
 }  // namespace coshard

@@ -1,4 +1,5 @@
 // from_local: shapes, strides, run_check and gradients.
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/distribute/distribute.h>
 #include <coshard/dtensor/distribute/factories.h>
 #include <coshard/dtensor/ops/ops.h>
@@ -13,6 +14,17 @@ namespace {
 using testing::counting;
 using testing::CountingObserver;
 using testing::on_ranks;
+
+// What the world says of `body` that every rank runs; "" when it does not fail.
+std::string world_says(int ranks, const std::function<Task<void>(World&)>& body) {
+  try {
+    on_ranks(ranks, body);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::CommFailed) << error.what();
+    return error.what();
+  }
+  return "";
+}
 
 TEST(FromLocal, InfersTheLogicalShapeFromEvenShards) {
   on_ranks(2, [](World& world) -> Task<void> {
@@ -162,6 +174,40 @@ TEST(FromLocal, GradPlacementsKeepAPartialGradientLocal) {
     EXPECT_EQ(local.grad().to_vector(), std::vector<double>(4, 1.0));
     co_return;
   });
+}
+
+TEST(FromLocal, UnevenPartsWithoutAShapeFailAtTheNextCollective) {
+  const std::string text = world_says(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    const Tensor mine = ones(world.device(), {world.rank() == 0 ? 3 : 2, 2});
+    const DTensor x = from_local(mine, mesh, Shard(0));
+    co_await x.redistribute(Replicate());
+  });
+  EXPECT_NE(text.find("rank 0 last called from_local without `shape`, which implies size 6"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("which implies size 4 in dimension 0"), std::string::npos) << text;
+}
+
+TEST(FromLocal, UnevenPartsWithoutAShapeFailAtACollectiveOverSeveralMeshDimensions) {
+  const std::string text = world_says(4, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2, 2}, {"dp", "tp"});
+    const Tensor mine = ones(world.device(), {world.rank() < 2 ? 3 : 2, 2});
+    const DTensor total = sum(from_local(mine, mesh, Layout(Shard(0), Shard(1))));
+    co_await total.redistribute(Layout(Replicate(), Replicate()));
+  });
+  EXPECT_NE(text.find("called from_local without `shape`"), std::string::npos) << text;
+}
+
+// Also where the geometry of the collective does not tell.
+TEST(FromLocal, UnevenPartsWithoutAShapeFailAtAnyCollective) {
+  const std::string text = world_says(2, [](World& world) -> Task<void> {
+    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
+    const Tensor mine = ones(world.device(), {world.rank() == 0 ? 3 : 2, 2});
+    const DTensor total = sum(from_local(mine, mesh, Shard(0)));
+    co_await total.redistribute(Replicate());
+  });
+  EXPECT_NE(text.find("which implies size 4 in dimension 0"), std::string::npos) << text;
 }
 
 }  // namespace

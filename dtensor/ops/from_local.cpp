@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <vector>
 
-#include <coshard/dtensor/distribute/distribute.h>
-#include <coshard/dtensor/distribute/random.h>
+#include <coshard/dtensor/ops/from_local.h>
 #include <coshard/dtensor/tape/tape.h>
-#include "dtensor/distribute/partial.h"
-#include "dtensor/distribute/run_check.h"
+#include "dtensor/mesh/partial.h"
 #include "dtensor/ops/local.h"
+#include "dtensor/ops/partial_gradient.h"
+#include "dtensor/ops/run_check.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/in_flight.h"
 #include "dtensor/redistribute/issue.h"
@@ -50,7 +50,7 @@ class FromLocalNode final : public GradNode {
     // A leaf gets no gradient. Otherwise the producer may be on a larger mesh, whose ranks must all
     // run its backward.
     if (!inputs[0] || !inputs[0]->producer) return;
-    const Tensor none = zeros(gradient.device(), local_shape_, gradient.dtype());
+    const Tensor none = filled(gradient.device(), local_shape_, 0, gradient.dtype());
     fly_with(part, none);
     sink.accumulate(0, none);
   }

@@ -139,39 +139,5 @@ TEST(RandomStreams, LocalRandomDiffersFromRankToRank) {
   });
 }
 
-TEST(FromLocal, UnevenPartsWithoutAShapeFailAtTheNextCollective) {
-  const std::string text = world_says(2, [](World& world) -> Task<void> {
-    const DeviceMesh mesh = line(world);
-    const Tensor mine = ones(world.device(), {world.rank() == 0 ? 3 : 2, 2});
-    const DTensor x = from_local(mine, mesh, Shard(0));
-    co_await x.redistribute(Replicate());
-  });
-  EXPECT_NE(text.find("rank 0 last called from_local without `shape`, which implies size 6"),
-            std::string::npos)
-      << text;
-  EXPECT_NE(text.find("which implies size 4 in dimension 0"), std::string::npos) << text;
-}
-
-TEST(FromLocal, UnevenPartsWithoutAShapeFailAtACollectiveOverSeveralMeshDimensions) {
-  const std::string text = world_says(4, [](World& world) -> Task<void> {
-    const DeviceMesh mesh = init_device_mesh(world, {2, 2}, {"dp", "tp"});
-    const Tensor mine = ones(world.device(), {world.rank() < 2 ? 3 : 2, 2});
-    const DTensor total = sum(from_local(mine, mesh, Layout(Shard(0), Shard(1))));
-    co_await total.redistribute(Layout(Replicate(), Replicate()));
-  });
-  EXPECT_NE(text.find("called from_local without `shape`"), std::string::npos) << text;
-}
-
-// Also where the geometry of the collective does not tell.
-TEST(FromLocal, UnevenPartsWithoutAShapeFailAtAnyCollective) {
-  const std::string text = world_says(2, [](World& world) -> Task<void> {
-    const DeviceMesh mesh = line(world);
-    const Tensor mine = ones(world.device(), {world.rank() == 0 ? 3 : 2, 2});
-    const DTensor total = sum(from_local(mine, mesh, Shard(0)));
-    co_await total.redistribute(Replicate());
-  });
-  EXPECT_NE(text.find("which implies size 4 in dimension 0"), std::string::npos) << text;
-}
-
 }  // namespace
 }  // namespace coshard

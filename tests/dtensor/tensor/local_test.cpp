@@ -1,7 +1,7 @@
 // Local tensors as kernels see them: strides, reshapes, lines.
 #include <gtest/gtest.h>
 
-#include "dtensor/ops/local.h"
+#include "dtensor/tensor/local.h"
 #include "tests/dtensor/ops/expect.h"
 
 namespace coshard {

@@ -1,4 +1,4 @@
-#include "dtensor/distribute/run_check.h"
+#include "dtensor/ops/run_check.h"
 
 #include <coshard/runtime/error.h>
 

@@ -1,7 +1,8 @@
-#include "dtensor/distribute/partial.h"
+#include "dtensor/ops/partial_gradient.h"
 
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/distribute/distribute.h>
 #include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
@@ -98,26 +99,6 @@ TEST(Partial, OnlyExtremesAndProductsCostACollectiveInBackward) {
       run_backward(x, dy);
       EXPECT_EQ(seen.total(), reduce == Reduce::Sum || reduce == Reduce::Avg ? 0 : 1);
       EXPECT_EQ(seen.count(CollectiveKind::AllGather), seen.total());
-    }
-    co_return;
-  });
-}
-
-TEST(Partial, ASplitValueReducesToItselfInAnyOrder) {
-  on_ranks(4, [](World& world) -> Task<void> {
-    const DeviceMesh mesh = init_device_mesh(world, {2, 2}, {"dp", "tp"});
-    const Reduce all[] = {Reduce::Sum, Reduce::Avg, Reduce::Min, Reduce::Max, Reduce::Product};
-    const Tensor value = row(world, {3, -2, 0});
-    for (Reduce outer : all) {
-      for (Reduce inner : all) {
-        const Layout layout(Partial(outer), Partial(inner));
-        for (std::optional<int> source : {std::optional<int>(0), std::optional<int>()}) {
-          const DTensor x = distribute_tensor(value, mesh, layout, source);
-          EXPECT_EQ(x.layout(), layout);
-          EXPECT_EQ(full_tensor(x).to_vector(), value.to_vector()) << layout;
-        }
-        EXPECT_EQ(full_tensor(full(mesh, layout, {2}, 7, DType::F64)).to_vector(), (Values{7, 7}));
-      }
     }
     co_return;
   });

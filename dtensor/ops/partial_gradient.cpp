@@ -1,4 +1,4 @@
-#include "dtensor/distribute/partial.h"
+#include "dtensor/ops/partial_gradient.h"
 
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/redistribute/execute.h"
@@ -42,32 +42,6 @@ Tensor share_of_extreme(Tensor terms, int rank, bool smallest) {
 }
 
 }  // namespace
-
-std::optional<double> partial_in_place_of_value(const DeviceMesh& mesh, const Layout& layout) {
-  std::optional<double> held;
-  for (int m = 0; m < layout.ndim() && mesh.contains_this_rank(); ++m) {
-    if (!layout[m].is_partial() || mesh.local_rank(m) == 0) continue;
-    if (layout[m].reduce == Reduce::Sum) held = 0;
-    if (layout[m].reduce == Reduce::Product) held = 1;
-  }
-  return held;
-}
-
-bool gradient_needs_partial(const Layout& layout) {
-  for (const Placement& p : layout)
-    if (p.is_partial() && p.reduce != Reduce::Sum && p.reduce != Reduce::Avg) return true;
-  return false;
-}
-
-bool same_shards(const Layout& a, const Layout& b) {
-  if (a.ndim() != b.ndim()) return false;
-  for (int m = 0; m < a.ndim(); ++m) {
-    const bool both_whole =
-        (a[m].is_replicate() || a[m].is_partial()) && (b[m].is_replicate() || b[m].is_partial());
-    if (!both_whole && !(a[m] == b[m])) return false;
-  }
-  return true;
-}
 
 Tensor gradient_of_partial(const Tensor& gradient, const Tensor& term, const DeviceMesh& mesh,
                            const Layout& layout) {

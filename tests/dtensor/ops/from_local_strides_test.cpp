@@ -1,6 +1,7 @@
 // Strides of what from_local makes: told from one row a rank, given, unlike on ranks, or unknown.
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/distribute/local_map.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/tape/hooks.h>
