@@ -5,8 +5,8 @@
 
 #include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/tape/tape.h>
-#include "dtensor/ops/copied_views.h"
 #include "dtensor/ops/local.h"
+#include "dtensor/tensor/copied_view.h"
 
 namespace coshard {
 namespace {

@@ -3,6 +3,8 @@
 #include <coshard/runtime/coro/rank_context.h>
 #include "dtensor/capture/step_graph.h"
 #include "dtensor/distribute/replicas.h"
+#include "dtensor/ops/output_check.h"
+#include "dtensor/tensor/local.h"
 
 namespace coshard {
 namespace {
@@ -22,21 +24,8 @@ void tell(Communicator& communicator, const Noted& made) {
   const Work issued = communicator.issue(barrier);
 }
 
-}  // namespace
-
-ReplicaGuard::ReplicaGuard(World& world) : world_(world) {
-  world.add_observer(this);
-  ++replica_guards->count;
-}
-ReplicaGuard::~ReplicaGuard() {
-  --replica_guards->count;
-  world_.remove_observer(this);
-}
-
-bool ReplicaGuard::is_active() { return replica_guards->count > 0; }
-
-void ReplicaGuard::look_at(const OpDef& op, const OpContext& made) {
-  if (replica_guards->count == 0 || StepGraph::recording() != nullptr) return;
+void look_at(const OpDef& op, const OpContext& made) {
+  if (StepGraph::recording() != nullptr) return;
   for (int i = 0; i < made.outputs; ++i) {
     const auto at = static_cast<std::size_t>(i);
     const Spec* spec = made.out_spec[at].get();
@@ -47,5 +36,18 @@ void ReplicaGuard::look_at(const OpDef& op, const OpContext& made) {
                                           bits_hash(made.out[at]), static_cast<unsigned>(i)});
   }
 }
+
+}  // namespace
+
+ReplicaGuard::ReplicaGuard(World& world) : world_(world) {
+  world.add_observer(this);
+  if (++replica_guards->count == 1) set_output_check(look_at);
+}
+ReplicaGuard::~ReplicaGuard() {
+  if (--replica_guards->count == 0) set_output_check(nullptr);
+  world_.remove_observer(this);
+}
+
+bool ReplicaGuard::is_active() { return replica_guards->count > 0; }
 
 }  // namespace coshard

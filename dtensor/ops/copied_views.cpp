@@ -2,6 +2,7 @@
 
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/tape/tape.h>
+#include "dtensor/ops/computing_sink.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/writes.h"
 #include "dtensor/tape/grad_mode.h"
@@ -10,7 +11,7 @@ namespace coshard {
 namespace {
 
 // The gradient that an operator gives to its only input.
-class OneGradient final : public GradSink {
+class OneGradient final : public ComputingSink {
  public:
   bool needs_grad(int) const override { return true; }
   void accumulate(int, Tensor gradient) override { gradient_ = std::move(gradient); }
@@ -24,13 +25,17 @@ class OneGradient final : public GradSink {
 };
 
 // y where the view's elements are in what it is a view of, and 0 elsewhere.
-Tensor spread(const CopiedView& view, const Tensor& y) {
+Tensor spread(const OperatorView& view, const Tensor& y) {
   const Tensor none;
   const TensorInfo info{view.of.shape(), y.dtype()};
   OneGradient sink;
   GradContext context{{&none, 1}, {&none, 1}, {&y, 1}, view.attrs, sink, {&info, 1}};
   view.op->backward(context);
   return sink.gradient();
+}
+
+OperatorView& operator_view(const Tensor& x) {
+  return static_cast<OperatorView&>(*x.copied_view());
 }
 
 Tensor whole_copy(const Tensor& x) {
@@ -54,11 +59,11 @@ void note_made_again(const DTensor& of) {
 
 }  // namespace
 
-void make_again(const Tensor& x) {
-  CopiedView& view = *x.copied_view();
+void OperatorView::make_again(const Tensor& x) {
+  OperatorView& view = *this;
   if (const Tensor taped = view.detached_from.lock(); taped.defined()) {
     if (!view.is_behind()) return know_renewal(x);
-    make_again(taped);
+    taped.copied_view()->make_again(taped);
     for (const Tensor& t : {x, whole_copy(x)})
       if (!t.grad_meta()) t.set_current();  // what was written has a gradient, but not here
     return;
@@ -78,7 +83,7 @@ void make_again(const Tensor& x) {
              ", which it was made from, was changed in place since, "
              "and whether that changes this depends on strides that from_local was not told; give "
              "it `stride`, or take the view again");
-  if (view.of.copied_view()) make_again(view.of);
+  if (view.of.copied_view()) view.of.copied_view()->make_again(view.of);
   const Tensor copy = whole_copy(x);
   copy.wait("view");
   copy.wait_for_readers("view");
@@ -117,22 +122,20 @@ bool will_require_grad(const Tensor& x) {
 void view_as_detached(const Tensor& x, const Tensor& detached) {
   const Tensor copy = x.base();
   if (copy.defined()) return detached.set_base(copy.detach());
-  const CopiedView& view = *x.copied_view();
+  const OperatorView& view = operator_view(x);
   const Tensor first = view.detached_from.lock();
   const Tensor::Weak from(first.defined() ? first : x);
-  detached.set_copied_view(std::make_shared<CopiedView>(CopiedView{.of = view.of.detach(),
-                                                                   .op = view.op,
-                                                                   .attrs = view.attrs,
-                                                                   .taped = false,
-                                                                   .unsure = view.unsure,
-                                                                   .detached = true,
-                                                                   .memory = view.memory,
-                                                                   .detached_from = from}));
+  const auto own = std::make_shared<OperatorView>(view.of.detach(), false, *view.op, view.attrs);
+  own->unsure = view.unsure;
+  own->detached = true;
+  own->memory = view.memory;
+  own->detached_from = from;
+  detached.set_copied_view(own);
 }
 
 void write_back(const Tensor& x) {
   if (!x.copied_view()) return;
-  CopiedView& view = *x.copied_view();
+  OperatorView& view = operator_view(x);
   const Tensor copy = whole_copy(x);
   const Tensor written = spread(view, copy);
   const Tensor is_written = to(spread(view, full_like(copy, 1)), DType::Bool);

@@ -13,6 +13,7 @@
 #include <coshard/runtime/comm/communicator.h>
 #include <coshard/runtime/comm/work.h>
 #include <coshard/runtime/coro/branch.h>
+#include "dtensor/tensor/deferred_values.h"
 
 namespace coshard {
 
@@ -32,7 +33,7 @@ class [[nodiscard]] MakeNow {
   Branch* paused_;  // null: none was open
 };
 
-class Recipe final : public WorkState {
+class Recipe final : public DeferredValues {
  public:
   // Writes into a tensor of the recipe's shape, in any layout if `by_element`, else as the recipe's.
   using Write = std::function<void(const Tensor&)>;

@@ -7,6 +7,7 @@
 #include "dtensor/capture/step_graph.h"
 #include "dtensor/ops/copied_views.h"
 #include "dtensor/ops/strided.h"
+#include "dtensor/tape/grad_mode.h"
 #include "dtensor/tape/marks.h"
 
 namespace coshard {
@@ -69,7 +70,7 @@ void require_writable_copy(const Tensor& x, std::string_view who) {
   const Tensor& of = x.copied_view()->of;
   if (grad_enabled()) require_no_view_of_leaf(x, of, who);
   require_writable(of, who);
-  make_again(x);
+  x.copied_view()->make_again(x);
   if (grad_enabled()) require_writable_view(x, of, who);
 }
 
@@ -169,17 +170,6 @@ void Tensor::wait_for_readers(Buffer& buffer, std::string_view who) {
   buffer.more_readers.clear();
 }
 
-const char* const kCopyOfView =
-    "is a copy that a view operator made; change what it is a view of, or a clone() of it";
-
-const char* const kCopiedView =
-    "shares memory with a copy that a view operator made; change the view, what it is a view of, "
-    "or a clone() of this";
-
-const char* const kUnsureView =
-    "is a copy of a tensor whose strides from_local was not told, so that it may share memory on "
-    "one device; give from_local `stride`, or change a clone() of this";
-
 void require_may_write(const Tensor& x, std::string_view who) {
   CS_REQUIRE(x.defined(), who, ": the tensor is undefined");
   const bool copied = x.copied_view() && x.unwritable() == kCopiedView;
@@ -203,11 +193,8 @@ void require_result_fits(const Tensor& x, const Shape& shape, DType dtype, std::
 }
 
 Tensor unchanged(const Tensor& x) {
-  if (grad_enabled()) return x.requires_grad() && x.numel() > 0 ? view(x, x.shape()) : x;
-  if (x.is_current() && !x.requires_grad()) return x;
-  Tensor view = x.with_spec(x.spec());
-  view.set_base(x);
-  return view;
+  if (!grad_enabled()) return untaped(x);
+  return x.requires_grad() && x.numel() > 0 ? view(x, x.shape()) : x;
 }
 
 void record_write(const Tensor& x, const Tensor& value) {

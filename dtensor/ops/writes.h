@@ -9,12 +9,6 @@
 
 namespace coshard {
 
-// What is wrong with a copy made by a view operator, and what to do (Tensor::set_unwritable).
-extern const char* const kCopyOfView;
-// The same for one that follows what it shows (copied_views.h), and handles to its memory.
-extern const char* const kCopiedView;
-extern const char* const kUnsureView;
-
 // Error{BadInput} "who: ..." if a write to x, or its gradient on the tape, would be lost: x is a
 // copy made by a view operator where strides allow no view, or is expanded; a leaf that requires a
 // gradient, or a view or local tensor of one; memory shared by to_local or from_local. Then waits in

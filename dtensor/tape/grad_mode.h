@@ -23,6 +23,15 @@ class RecordGuard {
   bool before_;
 };
 
+// Under a NoGradGuard, what a view operator that changes nothing returns: x itself, or a view of it
+// off the tape if it has a gradient.
+inline Tensor untaped(const Tensor& x) {
+  if (x.is_current() && !x.requires_grad()) return x;
+  Tensor view = x.with_spec(x.spec());
+  view.set_base(x);
+  return view;
+}
+
 // Which tensors the operators of this branch read, from the constructor to stop().
 class ReadLog {
  public:

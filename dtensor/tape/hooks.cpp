@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include <coshard/dtensor/tape/tape.h>
-#include "dtensor/ops/copied_views.h"
+#include "dtensor/tensor/copied_view.h"
 
 namespace coshard {
 

@@ -2,10 +2,8 @@
 
 #include <utility>
 
-#include <coshard/dtensor/ops/ops.h>
 #include <coshard/runtime/coro/rank_context.h>
 #include <coshard/runtime/launch/world.h>
-#include "dtensor/ops/products.h"
 #include "dtensor/tape/grad_mode.h"
 
 namespace coshard {
@@ -35,13 +33,6 @@ void drop(std::shared_ptr<GradNode> record) {
 }
 
 }  // namespace
-
-void GradSink::accumulate_product(int input, const Tensor& dy, const Tensor& weight, Overlap) {
-  accumulate(input, matmul(dy, weight));
-}
-void GradSink::defer_rows_product(int input, const Tensor& dy, const Tensor& x) {
-  defer(input, [=] { return matmul_rows(dy, x); });
-}
 
 GradMeta::~GradMeta() {
   if (producer.use_count() == 1) drop(std::move(producer));

@@ -6,9 +6,9 @@
 #include <range/v3/view/zip.hpp>
 
 #include <coshard/dtensor/tensor/tensor.h>
-#include "dtensor/capture/step_graph.h"
-#include "dtensor/ops/copied_views.h"
-#include "dtensor/ops/recipe.h"
+#include "dtensor/tensor/copied_view.h"
+#include "dtensor/tensor/deferred_values.h"
+#include "runtime/device/graph.h"
 
 namespace coshard {
 namespace {
@@ -150,12 +150,16 @@ std::string part_of(const Tensor& x) {
 
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
   if (!tensor.defined()) return out << "undefined";
-  if (recipe_of(tensor) != nullptr) return out << describe(tensor) << " (deferred)";
-  if (tensor.in_flight()) return out << describe(tensor) << " (in flight)";
+  if (tensor.in_flight()) {
+    const WorkState* filled_by = tensor.storage()->pending.state().get();
+    const bool deferred = dynamic_cast<const DeferredValues*>(filled_by) != nullptr;
+    return out << describe(tensor) << (deferred ? " (deferred)" : " (in flight)");
+  }
   if (tensor.copied_view() && tensor.copied_view()->is_behind())
     return out << describe(tensor) << " (a view of what was changed since: take it again)";
   const bool here = !tensor.is_distributed() || tensor.mesh().contains_this_rank();
-  if (!here || StepGraph::recording() != nullptr) return out << describe(tensor);
+  const GraphDevice* device = graph_device(*tensor.device());
+  if (!here || (device != nullptr && device->recording())) return out << describe(tensor);
   Printer(out, tensor.raw_local()).print();
   return out << (tensor.ndim() == 0 ? " " : "\n") << part_of(tensor) << describe(tensor);
 }

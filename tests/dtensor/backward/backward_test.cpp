@@ -143,23 +143,6 @@ TEST(Backward, TakesAGradientInTheDtypeOfTheLoss) {
   });
 }
 
-TEST(Grad, IsSetToWhatFitsTheTensor) {
-  on_ranks(2, [](World& world) -> Task<void> {
-    const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
-    const Tensor x = leaf_of(world, {2});
-    const auto set = [&](const Tensor& of, const Tensor& g) {
-      return refusal_of([&] { of.set_grad(g); });
-    };
-    EXPECT_TRUE(says(set(x, ones(world.device(), {3}, DType::F64)), "set_grad: gradient f64[3]"));
-    EXPECT_TRUE(says(set(x, ones(world.device(), {1}, DType::F64)), "f64[1]"));
-    EXPECT_TRUE(says(set(x, ones(world.device(), {2}, DType::F32)), "f32[2]"));
-    const DTensor d = distribute_tensor(x.detach(), mesh, Shard(0));
-    EXPECT_TRUE(says(set(d, ones(world.device(), {2}, DType::F64)), "S(0) on tp=2"));
-    EXPECT_TRUE(says(refusal_of([&] { run_grad({sum(x)}, {}); }), "the list of inputs is empty"));
-    co_return;
-  });
-}
-
 TEST(GradMode, MayBeSetForARestOfABranch) {
   on_ranks(1, [](World& world) -> Task<void> {
     const Tensor x = leaf_of(world, {2});

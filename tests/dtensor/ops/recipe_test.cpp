@@ -5,6 +5,7 @@
 #include <coshard/dtensor/distribute/deferred_init.h>
 #include <coshard/dtensor/distribute/distribute.h>
 #include <coshard/dtensor/distribute/init.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "tests/support/ranks.h"
 

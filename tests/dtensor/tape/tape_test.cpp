@@ -47,18 +47,6 @@ TEST(Backward, NothingIsRecordedUnderNoGrad) {
   });
 }
 
-TEST(RequiresGrad, IsForFloatingLeavesOnly) {
-  on_ranks(1, [](World& world) -> Task<void> {
-    Tensor ids = counting(world, {3}, DType::I64);
-    EXPECT_THROW(ids.set_requires_grad(true), Error);
-    Tensor x = counting(world, {3});
-    x.set_requires_grad(true);
-    Tensor y = x * 2.0;
-    EXPECT_THROW(y.set_requires_grad(false), Error);
-    co_return;
-  });
-}
-
 // Records in which order a rank computes and communicates.
 class OrderObserver final : public Observer {
  public:

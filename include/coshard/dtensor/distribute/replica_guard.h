@@ -1,7 +1,6 @@
 #pragma once
 // A debug mode: finds the first operator whose Replicate output differs between ranks. Rank's
 // thread.
-#include <coshard/dtensor/ops/op.h>
 #include <coshard/runtime/launch/world.h>
 
 #pragma GCC visibility push(default)
@@ -22,8 +21,6 @@ class ReplicaGuard final : private Observer {
   ReplicaGuard(const ReplicaGuard&) = delete;
   ReplicaGuard& operator=(const ReplicaGuard&) = delete;
 
-  // For dispatch, on a rank that is observed; does nothing unless a guard is alive.
-  static void look_at(const OpDef& op, const OpContext& made);
   static bool is_active();  // on this rank
 
  private:

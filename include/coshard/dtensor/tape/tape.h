@@ -76,9 +76,9 @@ class GradSink {
   // shards of dy arrive, or each sent, once computed, to the rank that sums it, together with the
   // other matmuls whose results are gradients of the same tensor.
   virtual void accumulate_product(int input, const Tensor& dy, const Tensor& weight,
-                                  Overlap overlap);
+                                  Overlap overlap) = 0;
   // defer(input, dy^T @ x over all rows): the gradient of a weight.
-  virtual void defer_rows_product(int input, const Tensor& dy, const Tensor& x);
+  virtual void defer_rows_product(int input, const Tensor& dy, const Tensor& x) = 0;
   // Delivers the gradient of a tensor older than the record.
   virtual void arrive(const std::shared_ptr<GradMeta>& meta, Tensor gradient) = 0;
   // Keeps `held` until all records newer than number `record` have run, and the products that they
