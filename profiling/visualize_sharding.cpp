@@ -9,7 +9,7 @@
 #include <range/v3/view/zip.hpp>
 #include <set>
 
-#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/distribute/distribute.h>
 
 namespace coshard {
 namespace views = ranges::views;

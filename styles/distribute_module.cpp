@@ -1,6 +1,6 @@
 #include <coshard/styles/distribute_module.h>
 
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "runtime/coro/user_call.h"
 #include "styles/module_change.h"
 #include "styles/prepare.h"

@@ -4,12 +4,15 @@
 #include <unordered_set>
 #include <utility>
 
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/distribute/deferred_init.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include <coshard/dtensor/tape.h>
-#include "dtensor/marks.h"
-#include "dtensor/recipe.h"
-#include "dtensor/replicas.h"
+#include <coshard/dtensor/tape/tape.h>
+#include "dtensor/distribute/replicas.h"
+#include "dtensor/ops/recipe.h"
+#include "dtensor/tape/marks.h"
+#include "dtensor/tensor/local.h"
 #include "runtime/coro/user_call.h"
 #include "styles/module_change.h"
 #include "styles/shard_cut.h"

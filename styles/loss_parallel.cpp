@@ -1,11 +1,12 @@
 #include <coshard/styles/loss_parallel.h>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include <coshard/dtensor/tape.h>
-#include "dtensor/grad_mode.h"
+#include <coshard/dtensor/tape/tape.h>
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/issue.h"
-#include "dtensor/saved.h"
+#include "dtensor/tape/grad_mode.h"
+#include "dtensor/tape/saved.h"
 #include "runtime/coro/user_call.h"
 #include "styles/loss_rows.h"
 

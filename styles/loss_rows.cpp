@@ -2,11 +2,11 @@
 
 #include <limits>
 
-#include <coshard/dtensor/random.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/distribute/random.h>
+#include <coshard/dtensor/tape/tape.h>
 #include <coshard/runtime/launch/world.h>
-#include "dtensor/grad_mode.h"
 #include "dtensor/ops/local.h"
+#include "dtensor/tape/grad_mode.h"
 #include "kernels/run.h"
 
 namespace coshard {

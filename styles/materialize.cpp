@@ -1,3 +1,4 @@
+#include <coshard/dtensor/distribute/deferred_init.h>
 #include <coshard/styles/materialize.h>
 
 #include "runtime/coro/user_call.h"

@@ -6,15 +6,16 @@
 #include <unordered_set>
 #include <utility>
 
+#include <coshard/dtensor/distribute/deferred_init.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include <coshard/runtime/coro/branch.h>
 #include <coshard/runtime/launch/world.h>
 #include <coshard/styles/recompute.h>
 #include <coshard/styles/style.h>
-#include "dtensor/grad_mode.h"
-#include "dtensor/recipe.h"
+#include "dtensor/ops/recipe.h"
 #include "dtensor/redistribute/deferred.h"
+#include "dtensor/tape/grad_mode.h"
 #include "runtime/coro/user_call.h"
 #include "runtime/interned_text.h"
 #include "styles/shard_group.h"

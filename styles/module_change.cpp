@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include <coshard/dtensor/tape.h>
-#include "dtensor/copied_views.h"
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "dtensor/ops/local.h"
+#include "dtensor/tensor/copied_view.h"
 
 namespace coshard {
 namespace {

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/styles/module.h>
 
 namespace coshard {

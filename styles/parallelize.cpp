@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include <coshard/dtensor/deferred_init.h>
+#include <coshard/dtensor/distribute/deferred_init.h>
 #include "runtime/coro/user_call.h"
 #include "runtime/warn.h"
 #include "styles/module_change.h"

@@ -4,13 +4,14 @@
 #include <typeindex>
 #include <utility>
 
+#include <coshard/dtensor/distribute/replica_guard.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include <coshard/dtensor/replica_guard.h>
-#include <coshard/dtensor/tape.h>
-#include "dtensor/marks.h"
-#include "dtensor/replicas.h"
-#include "dtensor/run_check.h"
-#include "dtensor/step_graph.h"
+#include <coshard/dtensor/tape/tape.h>
+#include "dtensor/capture/step_graph.h"
+#include "dtensor/distribute/replicas.h"
+#include "dtensor/ops/run_check.h"
+#include "dtensor/tape/marks.h"
+#include "dtensor/tensor/local.h"
 #include "runtime/interned_text.h"
 
 namespace coshard {

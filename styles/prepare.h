@@ -4,7 +4,7 @@
 // thread.
 #include <optional>
 
-#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/distribute/distribute.h>
 #include <coshard/styles/layouts.h>
 #include <coshard/styles/style.h>
 

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <memory>
 
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/op.h>
-#include <coshard/dtensor/random.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include <coshard/dtensor/tape.h>
-#include "dtensor/grad_mode.h"
+#include <coshard/dtensor/tape/tape.h>
 #include "dtensor/redistribute/deferred.h"
-#include "dtensor/saved.h"
+#include "dtensor/tape/grad_mode.h"
+#include "dtensor/tape/saved.h"
 #include "runtime/coro/user_call.h"
 #include "styles/shard_group.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <coshard/dtensor/tensor.h>
+#include <coshard/dtensor/tensor/tensor.h>
 #include "dtensor/redistribute/shard_map.h"
 
 namespace coshard {

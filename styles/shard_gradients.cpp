@@ -3,14 +3,14 @@
 #include <utility>
 
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/tape.h>
-#include "dtensor/marks.h"
+#include <coshard/dtensor/tape/tape.h>
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/output_place.h"
 #include "dtensor/optim/gradients.h"
-#include "dtensor/origin.h"
 #include "dtensor/redistribute/in_flight.h"
 #include "dtensor/redistribute/issue.h"
+#include "dtensor/tape/marks.h"
+#include "dtensor/tape/origin.h"
 #include "kernels/run.h"
 #include "styles/shard_group.h"
 

@@ -4,15 +4,15 @@
 #include <utility>
 
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/ops/promotion.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
+#include <coshard/dtensor/tensor/promotion.h>
 #include "dtensor/ops/local.h"
-#include "dtensor/origin.h"
-#include "dtensor/recipe.h"
+#include "dtensor/ops/recipe.h"
 #include "dtensor/redistribute/deferred.h"
 #include "dtensor/redistribute/follow_up.h"
 #include "dtensor/redistribute/in_flight.h"
 #include "dtensor/redistribute/issue.h"
+#include "dtensor/tape/origin.h"
 #include "kernels/run.h"
 #include "runtime/device/graph.h"
 #include "runtime/interned_text.h"

@@ -5,7 +5,7 @@
 
 #include <coshard/runtime/comm/communicator.h>
 #include <coshard/styles/fully_shard.h>
-#include "dtensor/collected_leaves.h"
+#include "dtensor/backward/collected_leaves.h"
 #include "dtensor/redistribute/shard_map.h"
 #include "styles/shard_layout.h"
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include <coshard/dtensor/tensor.h>
+#include <coshard/dtensor/tensor/tensor.h>
 #include <coshard/runtime/comm/communicator.h>
 
 namespace coshard {

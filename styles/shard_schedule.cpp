@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <utility>
 
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "styles/shard_group.h"
 
 namespace coshard {

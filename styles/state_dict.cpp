@@ -3,6 +3,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include <coshard/dtensor/distribute/deferred_init.h>
 #include <coshard/styles/materialize.h>
 #include "runtime/coro/user_call.h"
 #include "styles/load_module.h"

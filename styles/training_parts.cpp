@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/runtime/device/device.h>
 #include <coshard/styles/state_dict.h>
 #include <coshard/styles/training_state.h>

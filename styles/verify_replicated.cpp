@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include <coshard/dtensor/distribute.h>
-#include "dtensor/marks.h"
-#include "dtensor/replicas.h"
+#include <coshard/dtensor/distribute/distribute.h>
+#include "dtensor/distribute/replicas.h"
+#include "dtensor/tape/marks.h"
 
 namespace coshard {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/distribute/distribute.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/runtime/coro/branch.h>

@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include <coshard/dtensor/device_mesh.h>
+#include <coshard/dtensor/calibration/calibrate.h>
+#include <coshard/dtensor/mesh/device_mesh.h>
 #include <coshard/runtime/launch/world.h>
 #include "runtime/host.h"
 

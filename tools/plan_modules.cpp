@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include <coshard/dtensor/mesh/spec.h>
 #include <coshard/dtensor/redistribute/explain.h>
-#include <coshard/dtensor/spec.h>
-#include "dtensor/calibration.h"
+#include "dtensor/mesh/calibration.h"
 #include "dtensor/ops/linear_forecast.h"
 #include "profiling/input_file.h"
 #include "styles/path_pattern.h"

@@ -8,7 +8,7 @@
 #include "dtensor/checkpoint/local_parts.h"
 #include "dtensor/checkpoint/same_state.h"
 #include "dtensor/checkpoint/strict_json.h"
-#include "dtensor/recipe.h"
+#include "dtensor/ops/recipe.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {

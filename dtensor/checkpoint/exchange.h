@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include <coshard/dtensor/tensor.h>
+#include <coshard/dtensor/tensor/tensor.h>
 #include <coshard/runtime/coro/task.h>
 #include <coshard/runtime/launch/world.h>
 #include "dtensor/checkpoint/aligned_bytes.h"

@@ -2,13 +2,14 @@
 
 #include <cstring>
 
+#include <coshard/dtensor/distribute/deferred_init.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "dtensor/ops/local.h"
-#include "dtensor/recipe.h"
+#include "dtensor/ops/recipe.h"
+#include "dtensor/ops/writes.h"
 #include "dtensor/redistribute/in_flight.h"
-#include "dtensor/writes.h"
 
 namespace coshard {
 namespace {

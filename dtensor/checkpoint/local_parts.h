@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <coshard/dtensor/tensor.h>
+#include <coshard/dtensor/tensor/tensor.h>
 
 namespace coshard {
 

@@ -22,8 +22,8 @@
 #include "dtensor/checkpoint/same_state.h"
 #include "dtensor/checkpoint/strict_json.h"
 #include "dtensor/checkpoint/training_files.h"
-#include "dtensor/marks.h"
-#include "dtensor/recipe.h"
+#include "dtensor/ops/recipe.h"
+#include "dtensor/tape/marks.h"
 #include "runtime/comm/collective.h"
 #include "runtime/coro/user_call.h"
 

@@ -1,10 +1,10 @@
 #include <cmath>
 
-#include <coshard/dtensor/factories.h>
 #include <coshard/dtensor/ops/axes.h>
 #include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
+#include "dtensor/tape/origin.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {
@@ -199,8 +199,10 @@ Tensor hidden_unless(const Tensor& keep, const Tensor& scores) {
 // Bool [tq, tk], on q's mesh: query i sees keys j <= i.
 Tensor causal_mask(const Tensor& q, const Tensor& k) {
   const Shape shape{q.size(2), k.size(2)};
-  const Target target = q.is_distributed() ? Target(q.mesh()) : Target(q.device());
-  return tril(ones(target, shape)) > 0.5;
+  if (!q.is_distributed()) return tril(filled(q.device(), shape, 1, DType::F32)) > 0.5;
+  const auto spec = make_spec(q.mesh(), Layout::filled(q.mesh().ndim(), Replicate()), shape);
+  const Tensor ones = filled(q.device(), spec->local_shape, 1, DType::F32).with_spec(spec);
+  return tril(numbered(ones, Numbered::DTensor)) > 0.5;
 }
 
 // With explicit weights, so that they can be dropped.

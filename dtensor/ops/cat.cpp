@@ -1,7 +1,7 @@
 #include <coshard/dtensor/ops/axes.h>
 #include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/ops/promotion.h>
+#include <coshard/dtensor/tensor/promotion.h>
 #include "dtensor/ops/local.h"
 #include "runtime/coro/user_call.h"
 

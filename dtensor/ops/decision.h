@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <coshard/dtensor/ops/op.h>
-#include "dtensor/bounded_cache.h"
+#include "dtensor/mesh/bounded_cache.h"
 
 namespace coshard {
 

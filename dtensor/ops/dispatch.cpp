@@ -2,29 +2,34 @@
 // inputs, runs the local body, wraps the outputs, records the call on the tape.
 #include <algorithm>
 
-#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/ops/from_local.h>
 #include <coshard/dtensor/ops/op.h>
 #include <coshard/dtensor/ops/operator_attrs.h>
-#include <coshard/dtensor/replica_guard.h>
 #include <coshard/runtime/coro/rank_context.h>
-#include "dtensor/copied_views.h"
-#include "dtensor/marks.h"
+#include "dtensor/ops/copied_views.h"
 #include "dtensor/ops/decision.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/op_call.h"
 #include "dtensor/ops/op_node.h"
+#include "dtensor/ops/output_check.h"
 #include "dtensor/ops/output_place.h"
-#include "dtensor/origin.h"
-#include "dtensor/recipe.h"
+#include "dtensor/ops/recipe.h"
+#include "dtensor/ops/writes.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/in_flight.h"
 #include "dtensor/redistribute/plan.h"
-#include "dtensor/writes.h"
+#include "dtensor/tape/marks.h"
+#include "dtensor/tape/origin.h"
 #include "runtime/coro/user_call.h"
 #include "runtime/device/allocation_label.h"
 
 namespace coshard {
 namespace {
+
+struct OutputCheckHere {
+  OutputCheck check = nullptr;
+};
+const RankLocal<OutputCheckHere> output_check;
 
 // "f32[8,512] f32[512,256]": this rank's parts.
 std::string inputs_text(std::span<const Tensor> inputs) {
@@ -59,7 +64,7 @@ void run_body(const OpDef& op, OpContext& context, bool absent) {
                          [&context] { return inputs_text(context.in); });
     op.forward(context);
   }
-  ReplicaGuard::look_at(op, context);
+  if (output_check->check != nullptr) output_check->check(op, context);
 }
 
 // Checks the outputs of a user-defined forward: plain tensors of the decided shapes and dtypes.
@@ -129,8 +134,9 @@ void mark_view(const OpDef& op, const Attrs& attrs, const Tensor& x, const Tenso
   if (out.unwritable() == nullptr)  // an expanded one says so itself
     out.set_unwritable(unsure ? kUnsureView : follows ? kCopiedView : kCopyOfView);
   if (!follows) return;
-  out.set_copied_view(
-      std::make_shared<CopiedView>(CopiedView{x, &op, attrs, grad_enabled(), unsure}));
+  const auto view = std::make_shared<OperatorView>(x, grad_enabled(), op, attrs);
+  view->unsure = unsure;
+  out.set_copied_view(view);
 }
 
 // In memory of its own, in x's place.
@@ -328,6 +334,8 @@ std::array<Tensor, kMaxOutputs> call_over_first(const OpDef& op, std::span<const
 Tensor call1(const OpDef& op, std::initializer_list<Tensor> in, const Attrs& attrs) {
   return std::move(call(op, std::span<const Tensor>(in.begin(), in.size()), attrs)[0]);
 }
+
+void set_output_check(OutputCheck check) { output_check->check = check; }
 
 ExplicitRedistribution::ExplicitRedistribution(Forbid forbid) : before_(forbidden.get()) {
   forbidden.own() = forbid;

@@ -1,9 +1,9 @@
 #include <coshard/dtensor/ops/axes.h>
 #include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/tensor/generator.h>
+#include "dtensor/capture/step_graph.h"
 #include "dtensor/ops/local.h"
-#include "dtensor/step_graph.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {

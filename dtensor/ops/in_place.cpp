@@ -4,13 +4,13 @@
 
 #include <coshard/dtensor/ops/op.h>
 #include <coshard/dtensor/ops/ops.h>
-#include "dtensor/copied_views.h"
-#include "dtensor/marks.h"
+#include "dtensor/ops/copied_views.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/op_call.h"
-#include "dtensor/recipe.h"
+#include "dtensor/ops/recipe.h"
+#include "dtensor/ops/writes.h"
 #include "dtensor/redistribute/execute.h"
-#include "dtensor/writes.h"
+#include "dtensor/tape/marks.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {

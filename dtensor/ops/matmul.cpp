@@ -2,7 +2,7 @@
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/products.h"
-#include "dtensor/writes.h"
+#include "dtensor/ops/writes.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {

@@ -4,13 +4,14 @@
 #include <string_view>
 #include <vector>
 
-#include "dtensor/saved.h"
+#include "dtensor/ops/computing_sink.h"
+#include "dtensor/tape/saved.h"
 
 namespace coshard {
 namespace {
 
 // Checks the gradients of a user-defined backward.
-class CheckedSink final : public GradSink {
+class CheckedSink final : public ComputingSink {
  public:
   CheckedSink(const GradNode& record, std::span<const TensorInfo> in, GradSink& sink)
       : record_(record), in_(in), sink_(sink), given_(in.size(), false) {}

@@ -1,7 +1,7 @@
 #pragma once
 // Memory into which the next operator may write its output, such as a gradient's slot in a bucket.
 // Rank's thread.
-#include <coshard/dtensor/tensor.h>
+#include <coshard/dtensor/tensor/tensor.h>
 
 namespace coshard {
 

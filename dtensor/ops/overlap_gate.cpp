@@ -5,7 +5,7 @@
 
 #include <coshard/runtime/cost/link.h>
 #include <coshard/runtime/error.h>
-#include "dtensor/calibration.h"
+#include "dtensor/mesh/calibration.h"
 
 namespace coshard {
 namespace {

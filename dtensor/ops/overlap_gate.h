@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include <coshard/dtensor/device_mesh.h>
+#include <coshard/dtensor/mesh/device_mesh.h>
 #include <coshard/dtensor/ops/overlap.h>
 #include "runtime/cost/gemm.h"
 

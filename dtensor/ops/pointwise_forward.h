@@ -2,7 +2,7 @@
 // Forwards of the elementwise operators, and calls of them off the tape and in place.
 #include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/pointwise.h>
-#include <coshard/dtensor/ops/promotion.h>
+#include <coshard/dtensor/tensor/promotion.h>
 #include "dtensor/ops/local.h"
 
 namespace coshard {

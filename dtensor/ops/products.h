@@ -1,7 +1,7 @@
 #pragma once
 // Shared by matmul and linear. matrix_of and batch_of return local tensors with a unit stride in
 // one of the last two dimensions, as the kernel needs them, and copy only if no such view exists.
-#include <coshard/dtensor/tensor.h>
+#include <coshard/dtensor/tensor/tensor.h>
 #include "kernels/args.h"
 
 namespace coshard {

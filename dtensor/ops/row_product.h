@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include <coshard/dtensor/mesh/spec.h>
 #include <coshard/dtensor/ops/overlap.h>
-#include <coshard/dtensor/spec.h>
 #include "dtensor/ops/op_call.h"
 
 namespace coshard {

@@ -1,10 +1,10 @@
 // Casts, copies, and constants in the shape of a tensor.
 #include <coshard/dtensor/ops/operator_attrs.h>
 #include <coshard/dtensor/ops/ops.h>
-#include "dtensor/copied_views.h"
+#include "dtensor/ops/copied_views.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/pointwise_forward.h"
-#include "dtensor/writes.h"
+#include "dtensor/ops/writes.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {
@@ -176,12 +176,9 @@ Tensor contiguous(const Tensor& x, CallSite site) {
   const Tensor copy = call1(contiguous_op(), {x});
   if (x.is_distributed() && has_unknown_strides(x)) {
     copy.set_unwritable(kUnsureView);
-    copy.set_copied_view(std::make_shared<CopiedView>(CopiedView{.of = x,
-                                                                 .op = &contiguous_op(),
-                                                                 .attrs = {},
-                                                                 .taped = grad_enabled(),
-                                                                 .unsure = true,
-                                                                 .may_be_itself = true}));
+    const auto view = std::make_shared<OperatorView>(x, grad_enabled(), contiguous_op(), Attrs());
+    view->unsure = view->may_be_itself = true;
+    copy.set_copied_view(view);
   }
   return copy;
 }

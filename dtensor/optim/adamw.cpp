@@ -1,10 +1,10 @@
 #include <algorithm>
 
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/optim/optimizer.h>
-#include <coshard/dtensor/random.h>
+#include "dtensor/capture/step_graph.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/optim/gradients.h"
-#include "dtensor/step_graph.h"
 #include "kernels/run.h"
 
 namespace coshard {

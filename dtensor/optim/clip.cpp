@@ -2,18 +2,18 @@
 #include <limits>
 #include <unordered_set>
 
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/optimizer.h>
-#include <coshard/dtensor/random.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include "dtensor/grad_mode.h"
-#include "dtensor/marks.h"
+#include "dtensor/capture/step_graph.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/output_place.h"
 #include "dtensor/optim/unsummed.h"
-#include "dtensor/origin.h"
 #include "dtensor/redistribute/issue.h"
-#include "dtensor/step_graph.h"
+#include "dtensor/tape/grad_mode.h"
+#include "dtensor/tape/marks.h"
+#include "dtensor/tape/origin.h"
 #include "kernels/run.h"
 #include "runtime/coro/user_call.h"
 

@@ -3,8 +3,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "dtensor/distribute/replicas.h"
 #include "dtensor/optim/gradient_buckets.h"
-#include "dtensor/replicas.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {

@@ -4,18 +4,18 @@
 #include <numeric>
 #include <utility>
 
-#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/distribute/factories.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/runtime/cost/link.h>
-#include "dtensor/marks.h"
+#include "dtensor/capture/step_graph.h"
+#include "dtensor/distribute/replicas.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/ops/output_place.h"
 #include "dtensor/ops/overlap_gate.h"
 #include "dtensor/optim/gradients.h"
-#include "dtensor/origin.h"
 #include "dtensor/redistribute/issue.h"
-#include "dtensor/replicas.h"
-#include "dtensor/step_graph.h"
+#include "dtensor/tape/marks.h"
+#include "dtensor/tape/origin.h"
 #include "kernels/run.h"
 
 namespace coshard {

@@ -1,7 +1,7 @@
 #pragma once
 // Gradient buckets of a DataParallel: memory of its gradients, and when it is sent. Rank's thread.
 #include <coshard/dtensor/optim/data_parallel.h>
-#include "dtensor/collected_leaves.h"
+#include "dtensor/backward/collected_leaves.h"
 
 namespace coshard {
 

@@ -3,15 +3,15 @@
 
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include "dtensor/marks.h"
+#include "dtensor/capture/step_graph.h"
+#include "dtensor/distribute/replicas.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/optim/gradients.h"
-#include "dtensor/origin.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/in_flight.h"
 #include "dtensor/redistribute/issue.h"
-#include "dtensor/replicas.h"
-#include "dtensor/step_graph.h"
+#include "dtensor/tape/marks.h"
+#include "dtensor/tape/origin.h"
 #include "kernels/run.h"
 #include "runtime/coro/user_call.h"
 #include "runtime/interned_text.h"
@@ -157,21 +157,6 @@ Tensor rows_to_update(const Tensor& parameter, const char* who) {
   if (parameter.is_contiguous()) return parameter;
   require_not_recording(*parameter.device(), who, "copy a parameter that is not contiguous");
   return copy_of(parameter);
-}
-
-int dim_of(const Tensor& gradient, const DeviceMesh& mesh, int dim) {
-  if (!gradient.is_distributed()) return -1;
-  const DeviceMesh& own = gradient.mesh();
-  if (own == mesh) return dim;
-  if (!mesh.contains_this_rank() || !own.contains_this_rank()) return -1;
-  for (int m = 0; m < own.ndim(); ++m)
-    if (own.size(m) == mesh.size(dim) && &own.communicator(m) == &mesh.communicator(dim)) return m;
-  return -1;
-}
-
-bool is_whole_along(const Tensor& gradient, const DeviceMesh& mesh, int dim) {
-  const int m = dim_of(gradient, mesh, dim);
-  return m >= 0 && gradient.layout()[m].is_replicate();
 }
 
 Task<void> reduce_gradients(Tensors parameters, CallSite site) {

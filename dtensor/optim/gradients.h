@@ -2,7 +2,7 @@
 // Shared by the ways of summing gradients over replicas. Rank's thread.
 #include <string_view>
 
-#include <coshard/dtensor/tensor.h>
+#include <coshard/dtensor/tensor/tensor.h>
 #include <coshard/runtime/comm/communicator.h>
 
 namespace coshard {
@@ -16,11 +16,6 @@ void check_replicas_along(std::string_view who, const Tensor& gradient, std::siz
 // no gradient for 'layers.0.weight', parameter 3 of 9". Its peers must have done the same.
 Noted without_gradient(std::string_view did, const Tensor& parameter, std::size_t index,
                        std::size_t count);
-
-// The dimension of the gradient's own mesh that is dimension `dim` of `mesh`; -1: none.
-int dim_of(const Tensor& gradient, const DeviceMesh& mesh, int dim);
-// Whether the gradient is Replicate there: the whole value, no term of a sum.
-bool is_whole_along(const Tensor& gradient, const DeviceMesh& mesh, int dim);
 
 // The parameter, or a row-major copy of it, which the optimizer `who` then copies back.
 Tensor rows_to_update(const Tensor& parameter, const char* who);

@@ -3,14 +3,14 @@
 #include <unordered_set>
 
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include <coshard/runtime/trace_range.h>
+#include "dtensor/capture/step_graph.h"
+#include "dtensor/distribute/replicas.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/optim/gradients.h"
 #include "dtensor/optim/unsummed.h"
 #include "dtensor/redistribute/execute.h"
-#include "dtensor/replicas.h"
-#include "dtensor/step_graph.h"
 #include "runtime/coro/user_call.h"
 
 namespace coshard {

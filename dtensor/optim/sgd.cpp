@@ -1,7 +1,7 @@
 #include <coshard/dtensor/optim/optimizer.h>
+#include "dtensor/capture/step_graph.h"
 #include "dtensor/ops/local.h"
 #include "dtensor/optim/gradients.h"
-#include "dtensor/step_graph.h"
 #include "kernels/run.h"
 
 namespace coshard {

@@ -2,9 +2,9 @@
 
 #include <map>
 
-#include "dtensor/marks.h"
-#include "dtensor/replicas.h"
-#include "dtensor/step_graph.h"
+#include "dtensor/capture/step_graph.h"
+#include "dtensor/distribute/replicas.h"
+#include "dtensor/tape/marks.h"
 
 namespace coshard {
 namespace {

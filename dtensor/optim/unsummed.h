@@ -3,7 +3,7 @@
 // because what is known of tensors (marks.h) says only where to look. Rank's thread.
 #include <vector>
 
-#include <coshard/dtensor/tensor.h>
+#include <coshard/dtensor/tensor/tensor.h>
 
 namespace coshard {
 

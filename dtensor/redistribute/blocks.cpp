@@ -1,6 +1,6 @@
 #include "dtensor/redistribute/blocks.h"
 
-#include "dtensor/ops/local.h"
+#include "dtensor/tensor/local.h"
 
 namespace coshard {
 namespace {

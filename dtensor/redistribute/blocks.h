@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include <coshard/dtensor/tensor.h>
+#include <coshard/dtensor/tensor/tensor.h>
 #include "dtensor/redistribute/shard_map.h"
 
 namespace coshard {

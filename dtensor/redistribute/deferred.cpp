@@ -3,10 +3,10 @@
 #include <utility>
 
 #include <coshard/runtime/coro/branch.h>
-#include "dtensor/ops/local.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/follow_up.h"
 #include "dtensor/redistribute/in_flight.h"
+#include "dtensor/tensor/local.h"
 #include "kernels/run.h"
 
 namespace coshard {

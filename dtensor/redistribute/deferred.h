@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include <coshard/dtensor/tensor.h>
+#include <coshard/dtensor/tensor/tensor.h>
 #include <coshard/runtime/comm/work.h>
 
 namespace coshard {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include <coshard/dtensor/layout.h>
+#include <coshard/dtensor/mesh/layout.h>
 #include "dtensor/redistribute/mesh_dims.h"
 
 namespace coshard {

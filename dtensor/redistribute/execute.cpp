@@ -1,9 +1,9 @@
 #include "dtensor/redistribute/execute.h"
 
-#include "dtensor/ops/local.h"
 #include "dtensor/redistribute/in_flight.h"
 #include "dtensor/redistribute/issue.h"
 #include "dtensor/redistribute/planner.h"
+#include "dtensor/tensor/local.h"
 #include "kernels/run.h"
 
 namespace coshard {

@@ -2,7 +2,7 @@
 // Executes a plan on this rank: issues its collectives, in order.
 #include <memory>
 
-#include <coshard/dtensor/tensor.h>
+#include <coshard/dtensor/tensor/tensor.h>
 #include "dtensor/redistribute/plan.h"
 
 namespace coshard {

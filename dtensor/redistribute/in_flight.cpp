@@ -1,7 +1,7 @@
 #include "dtensor/redistribute/in_flight.h"
 
-#include "dtensor/ops/local.h"
 #include "dtensor/redistribute/follow_up.h"
+#include "dtensor/tensor/local.h"
 #include "kernels/run.h"
 
 namespace coshard {

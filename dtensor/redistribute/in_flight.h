@@ -3,7 +3,7 @@
 // transfers that wait for it. Rank's thread.
 #include <functional>
 
-#include <coshard/dtensor/tensor.h>
+#include <coshard/dtensor/tensor/tensor.h>
 #include <coshard/runtime/comm/work.h>
 #include "runtime/comm/collective.h"
 

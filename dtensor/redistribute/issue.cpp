@@ -1,9 +1,9 @@
 #include "dtensor/redistribute/issue.h"
 
-#include "dtensor/ops/local.h"
-#include "dtensor/origin.h"
 #include "dtensor/redistribute/follow_up.h"
 #include "dtensor/redistribute/in_flight.h"
+#include "dtensor/tape/origin.h"
+#include "dtensor/tensor/local.h"
 #include "runtime/comm/collective.h"
 
 namespace coshard {

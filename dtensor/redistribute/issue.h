@@ -5,8 +5,8 @@
 #include <span>
 #include <string_view>
 
-#include <coshard/dtensor/device_mesh.h>
-#include <coshard/dtensor/tensor.h>
+#include <coshard/dtensor/mesh/device_mesh.h>
+#include <coshard/dtensor/tensor/tensor.h>
 #include <coshard/runtime/comm/communicator.h>
 
 namespace coshard {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <unordered_set>
 
-#include "dtensor/partial.h"
+#include "dtensor/mesh/partial.h"
 #include "dtensor/redistribute/issue.h"
 
 namespace coshard {

@@ -2,7 +2,7 @@
 
 #include <coshard/runtime/coro/rank_context.h>
 #include <coshard/runtime/error.h>
-#include "dtensor/bounded_cache.h"
+#include "dtensor/mesh/bounded_cache.h"
 #include "dtensor/redistribute/lower.h"
 
 namespace coshard {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include <coshard/dtensor/spec.h>
+#include <coshard/dtensor/mesh/spec.h>
 #include <coshard/runtime/comm/communicator.h>
 #include "dtensor/redistribute/blocks.h"
 #include "dtensor/redistribute/planner.h"

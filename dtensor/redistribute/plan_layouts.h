@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include <coshard/dtensor/layout.h>
+#include <coshard/dtensor/mesh/layout.h>
 
 namespace coshard {
 

@@ -1,14 +1,13 @@
 #include <coshard/dtensor/redistribute/redistribute.h>
 
-#include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/tape.h>
-#include "dtensor/copied_views.h"
+#include <coshard/dtensor/tape/tape.h>
 #include "dtensor/redistribute/deferred.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/in_flight.h"
 #include "dtensor/redistribute/planner.h"
 #include "dtensor/redistribute/taped.h"
-#include "dtensor/writes.h"
+#include "dtensor/tape/grad_mode.h"
+#include "dtensor/tensor/copied_view.h"
 #include "runtime/comm/collective.h"
 #include "runtime/coro/user_call.h"
 
@@ -33,6 +32,31 @@ void note_gathered(const Tensor& source, const Tensor& result) {
 // The result is on the tape, and never the source's own memory.
 Issued run_taped(const Tensor& source, const Layout& target, const RedistributeOptions& options);
 
+// x in another dtype, on the tape.
+Tensor cast(const Tensor& x, DType dtype);
+
+class CastNode final : public GradNode {
+ public:
+  explicit CastNode(DType from) : from_(from) {}
+  std::string_view name() const override { return "to"; }
+  bool records_backward() const override { return true; }
+  void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
+    sink.accumulate(0, cast(output_grads[0], from_));
+  }
+
+ private:
+  DType from_;
+};
+
+Tensor cast(const Tensor& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  Tensor out = cast_local(x, dtype);
+  const Tensor inputs[] = {x};
+  if (taped(inputs))
+    push_record(std::make_shared<CastNode>(x.dtype()), inputs, std::span<Tensor>(&out, 1));
+  return out;
+}
+
 class RedistributeNode final : public GradNode {
  public:
   RedistributeNode(const Tensor& source, const RedistributeOptions& options)
@@ -55,7 +79,7 @@ class RedistributeNode final : public GradNode {
     }
     const RedistributeOptions options{backward_dtype_, gradient.dtype()};
     const Tensor back = run_taped(gradient, source_, options).result;
-    sink.accumulate(0, back.dtype() == dtype_ ? back : to(back, dtype_));
+    sink.accumulate(0, cast(back, dtype_));
   }
 
  private:
@@ -166,7 +190,7 @@ Redistribution redistribute(const DTensor& source, const Layout& target,
   const bool casts = options.forward_dtype || options.backward_dtype;
   const Layout wanted = normalize(target, source.shape(), "redistribute");
   if (!casts && wanted == source.layout())
-    return Redistribution(grad_enabled() ? Tensor(source) : unchanged(source));
+    return Redistribution(grad_enabled() ? Tensor(source) : untaped(source));
   check_partials(source, wanted);
   Issued issued = run_taped(source, wanted, options);
   return Redistribution(std::move(issued.result), std::move(issued.last), issued.shards);

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include <coshard/dtensor/spec.h>
+#include <coshard/dtensor/mesh/spec.h>
 #include "dtensor/redistribute/mesh_dims.h"
 
 namespace coshard {

@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include <coshard/dtensor/layout.h>
+#include <coshard/dtensor/mesh/layout.h>
 #include "dtensor/redistribute/shard_map.h"
 
 namespace coshard {

@@ -1,6 +1,6 @@
 #pragma once
 // Redistributions that a schedule has carried out. Rank's thread.
-#include <coshard/dtensor/tensor.h>
+#include <coshard/dtensor/tensor/tensor.h>
 
 namespace coshard {
 

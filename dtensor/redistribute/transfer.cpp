@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <optional>
 
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include <coshard/runtime/coro/rank_context.h>
-#include "dtensor/bounded_cache.h"
+#include "dtensor/mesh/bounded_cache.h"
 #include "dtensor/redistribute/execute.h"
 #include "dtensor/redistribute/issue.h"
 #include "runtime/coro/user_call.h"

@@ -1,10 +1,10 @@
 #include <coshard/dtensor/redistribute/transfer_to.h>
 
-#include <coshard/dtensor/tape.h>
-#include "dtensor/ops/local.h"
+#include <coshard/dtensor/tape/tape.h>
 #include "dtensor/redistribute/follow_up.h"
 #include "dtensor/redistribute/in_flight.h"
 #include "dtensor/redistribute/issue.h"
+#include "dtensor/tensor/local.h"
 #include "kernels/run.h"
 
 namespace coshard {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "kernels/philox.h"
 
 namespace coshard::train {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include <coshard/dtensor/calibrate.h>
-#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/calibration/calibrate.h>
+#include <coshard/dtensor/distribute/distribute.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/random.h>
 #include <coshard/styles/fully_shard.h>
 #include <coshard/styles/loss_parallel.h>
 #include <coshard/styles/woven.h>

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <coshard/dtensor/device_mesh.h>
+#include <coshard/dtensor/mesh/device_mesh.h>
 #include <coshard/dtensor/optim/data_parallel.h>
 #include <coshard/styles/nn/causal_lm.h>
 #include "examples/train/options.h"

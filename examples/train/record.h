@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <coshard/dtensor/tensor.h>
+#include <coshard/dtensor/tensor/tensor.h>
 #include "examples/train/progress.h"
 #include "examples/train/training.h"
 

@@ -5,9 +5,10 @@
 #include <numbers>
 #include <optional>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include <coshard/runtime/trace_range.h>
 #include <coshard/styles/checkpoints.h>
 #include "examples/train/evaluate.h"

@@ -2,7 +2,7 @@
 // An all_reduce to time.
 #include <memory>
 
-#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/distribute/factories.h>
 #include <coshard/runtime/launch/world.h>
 
 namespace coshard::bench {

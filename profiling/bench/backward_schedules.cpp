@@ -1,13 +1,13 @@
 #include <array>
 #include <cmath>
 
-#include <coshard/dtensor/backward.h>
-#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/distribute/distribute.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/ops/overlap.h>
-#include <coshard/dtensor/random.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include <coshard/runtime/launch/world.h>
 #include "profiling/bench/schedules.h"
 

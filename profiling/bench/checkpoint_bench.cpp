@@ -10,8 +10,8 @@
 
 #include <coshard/dtensor/checkpoint/load.h>
 #include <coshard/dtensor/checkpoint/save.h>
-#include <coshard/dtensor/distribute.h>
-#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/distribute/distribute.h>
+#include <coshard/dtensor/distribute/factories.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/runtime/launch/world.h>
 #include <coshard/styles/checkpoints.h>

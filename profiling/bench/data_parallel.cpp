@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
-#include <coshard/dtensor/backward.h>
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/data_parallel.h>
 #include <coshard/dtensor/optim/optimizer.h>
-#include <coshard/dtensor/random.h>
 #include <coshard/runtime/launch/world.h>
 #include <coshard/styles/nn/transformer.h>
 #include "profiling/bench/schedules.h"

@@ -6,11 +6,12 @@
 #include <algorithm>
 #include <array>
 
-#include <coshard/dtensor/backward.h>
-#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/calibration/calibrate.h>
+#include <coshard/dtensor/distribute/factories.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/optim/data_parallel.h>
 #include <coshard/dtensor/optim/optimizer.h>
-#include <coshard/dtensor/random.h>
 #include <coshard/runtime/cost/link.h>
 #include <coshard/runtime/error.h>
 #include "kernels/sim/table.h"

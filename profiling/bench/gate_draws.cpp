@@ -8,14 +8,14 @@
 #include <filesystem>
 #include <limits>
 
-#include <coshard/dtensor/calibrate.h>
-#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/calibration/calibrate.h>
+#include <coshard/dtensor/distribute/distribute.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/overlap.h>
-#include <coshard/dtensor/random.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include <coshard/runtime/cost/link.h>
-#include "dtensor/calibration.h"
+#include "dtensor/mesh/calibration.h"
 #include "dtensor/ops/linear_forecast.h"
 
 namespace coshard::bench {

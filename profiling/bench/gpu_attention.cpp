@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include <coshard/dtensor/random.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/distribute/random.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "kernels/run.h"
 #include "profiling/bench/gpu_cases.h"
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/distribute/distribute.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/random.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "profiling/bench/benches.h"
 #include "profiling/bench/gpu_cases.h"
 #include "profiling/bench/peer.h"

@@ -1,6 +1,7 @@
 // One decoder layer of Llama 3 8B's shape, forward and backward, bf16, one sequence.
-#include <coshard/dtensor/random.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/distribute/random.h>
+#include <coshard/dtensor/tape/tape.h>
 #include <coshard/styles/nn/causal_lm.h>
 #include "profiling/bench/gpu_cases.h"
 

@@ -2,7 +2,7 @@
 // rank's links ("busbw" in nccl-tests/doc/PERFORMANCE.md).
 #include <fmt/format.h>
 
-#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/distribute/random.h>
 #include "profiling/bench/gpu_cases.h"
 
 namespace coshard::bench {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/random.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "profiling/bench/gpu_cases.h"
 #include "profiling/bench/schedules.h"
 

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/distribute/distribute.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/random.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include <coshard/runtime/coro/when_all.h>
 #include <coshard/runtime/launch/world.h>
 #include "profiling/bench/benches.h"

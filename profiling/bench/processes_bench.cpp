@@ -6,9 +6,9 @@
 #include <functional>
 #include <map>
 
-#include <coshard/dtensor/distribute.h>
-#include <coshard/dtensor/random.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/distribute/distribute.h>
+#include <coshard/dtensor/distribute/random.h>
+#include <coshard/dtensor/tape/tape.h>
 #include <coshard/runtime/coro/deadline.h>
 #include <coshard/runtime/error.h>
 #include "profiling/bench/all_reduce.h"

@@ -3,9 +3,9 @@
 #include <array>
 #include <cstring>
 
-#include <coshard/dtensor/distribute.h>
-#include <coshard/dtensor/random.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/distribute/distribute.h>
+#include <coshard/dtensor/distribute/random.h>
+#include <coshard/dtensor/tape/tape.h>
 #include <coshard/runtime/launch/world.h>
 #include "profiling/bench/all_reduce.h"
 #include "profiling/bench/benches.h"

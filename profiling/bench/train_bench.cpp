@@ -2,11 +2,12 @@
 
 #include <random>
 
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/data_parallel.h>
 #include <coshard/dtensor/optim/optimizer.h>
-#include <coshard/dtensor/random.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include <coshard/profiling/comm_summary.h>
 #include <coshard/runtime/launch/world.h>
 #include "profiling/bench/benches.h"

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <memory>
 
-#include <coshard/dtensor/backward.h>
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/random.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include <coshard/runtime/launch/world.h>
 #include <coshard/styles/loss_parallel.h>
 #include <coshard/styles/nn/transformer.h>

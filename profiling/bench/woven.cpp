@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include <coshard/dtensor/backward.h>
-#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include <coshard/dtensor/tensors.h>
+#include <coshard/dtensor/tensor/tensors.h>
 #include <coshard/runtime/launch/world.h>
 #include <coshard/styles/nn/mlp.h>
 #include <coshard/styles/nn/sequential.h>

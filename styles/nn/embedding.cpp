@@ -1,8 +1,8 @@
 #include <coshard/styles/nn/embedding.h>
 
-#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/distribute/factories.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/random.h>
 
 namespace coshard::nn {
 

@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include <coshard/dtensor/init.h>
+#include <coshard/dtensor/distribute/init.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/random.h>
 #include "styles/weaving.h"
 
 namespace coshard::nn {

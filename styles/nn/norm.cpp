@@ -2,8 +2,8 @@
 
 #include <limits>
 
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/random.h>
 
 namespace coshard::nn {
 namespace {

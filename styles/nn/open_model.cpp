@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-#include <coshard/dtensor/deferred_init.h>
+#include <coshard/dtensor/distribute/deferred_init.h>
 #include "dtensor/checkpoint/file.h"
 #include "dtensor/checkpoint/manifest.h"
 

@@ -1,6 +1,6 @@
 #include "styles/nn/together.h"
 
-#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/runtime/coro/when_all.h>
 
 namespace coshard::nn {

@@ -2,9 +2,9 @@
 // plain inputs, with its gradients.
 #include <gtest/gtest.h>
 
-#include <coshard/dtensor/backward.h>
-#include <coshard/dtensor/tape.h>
-#include "dtensor/marks.h"
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/tape/tape.h>
+#include "dtensor/tape/marks.h"
 #include "tests/conformance/samples.h"
 #include "tests/support/ranks.h"
 

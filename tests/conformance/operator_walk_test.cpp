@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/op.h>
-#include <coshard/dtensor/random.h>
 #include "tests/conformance/samples.h"
 #include "tests/support/ranks.h"
 

@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <deque>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/ops/op.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "tests/conformance/samples.h"
 #include "tests/support/ranks.h"
 

@@ -4,10 +4,11 @@
 
 #include <fstream>
 
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/random.h>
 #include <coshard/dtensor/redistribute/transfer.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "tests/support/ranks.h"
 
 namespace coshard {

@@ -1,10 +1,11 @@
 // A rank outside the mesh holds empty tensors and issues nothing (as in PyTorch).
 #include <gtest/gtest.h>
 
-#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/distribute/distribute.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/random.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "tests/support/ranks.h"
 
 namespace coshard {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <coshard/dtensor/device_mesh.h>
+#include <coshard/dtensor/mesh/device_mesh.h>
 #include "runtime/coro/user_call.h"
 #include "tests/support/ends.h"
 

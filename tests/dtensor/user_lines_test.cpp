@@ -3,10 +3,11 @@
 
 #include <regex>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/redistribute/transfer.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include <coshard/runtime/coro/when_all.h>
 #include "tests/dtensor/redistribute/sums.h"
 #include "tests/dtensor/user_lines.h"

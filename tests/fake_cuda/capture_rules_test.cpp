@@ -1,13 +1,14 @@
 // What a captured step rejects, with named errors, and which host state its replays advance.
-#include <coshard/dtensor/capture.h>
+#include <coshard/dtensor/capture/capture.h>
 
 #include <optional>
 
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/optimizer.h>
-#include <coshard/dtensor/random.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include <coshard/runtime/coro/when_all.h>
 #include "tests/fake_cuda/captured.h"
 #include "tests/fake_cuda/on_fake.h"

@@ -1,10 +1,11 @@
 // A captured training step is bitwise equal to the eager one, with a handful of calls.
-#include <coshard/dtensor/capture.h>
+#include <coshard/dtensor/capture/capture.h>
 
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/optimizer.h>
-#include <coshard/dtensor/random.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include <coshard/styles/loss_parallel.h>
 #include <coshard/styles/nn/transformer.h>
 #include <coshard/styles/parallelize.h>

@@ -2,7 +2,7 @@
 // Values and parameters for tests of captured steps.
 #include <vector>
 
-#include <coshard/dtensor/tensor.h>
+#include <coshard/dtensor/tensor/tensor.h>
 #include <coshard/runtime/launch/world.h>
 
 namespace coshard::testing {

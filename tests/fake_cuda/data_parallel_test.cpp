@@ -3,8 +3,8 @@
 
 #include <barrier>
 
-#include <coshard/dtensor/backward.h>
-#include <coshard/dtensor/capture.h>
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/capture/capture.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/optimizer.h>
 #include "tests/fake_cuda/captured.h"

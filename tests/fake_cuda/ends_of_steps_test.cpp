@@ -4,10 +4,10 @@
 #include <chrono>
 #include <thread>
 
-#include <coshard/dtensor/capture.h>
-#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/capture/capture.h>
+#include <coshard/dtensor/distribute/distribute.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/random.h>
 #include <coshard/runtime/launch/world.h>
 #include "tests/support/fake_cuda/fake_driver.h"
 

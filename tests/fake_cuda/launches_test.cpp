@@ -4,10 +4,10 @@
 #include <utility>
 #include <vector>
 
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/random.h>
-#include "dtensor/grad_mode.h"
 #include "dtensor/ops/local.h"
+#include "dtensor/tape/grad_mode.h"
 #include "kernels/cuda/cuda.h"
 #include "runtime/device/cuda/api.h"
 #include "tests/fake_cuda/on_fake.h"

@@ -1,7 +1,7 @@
 // The gate against what moves data between devices: a schedule that it may choose there overlaps, by
 // the order that streams and events leave; one that would not is refused.
 #include "dtensor/ops/overlap_gate.h"
-#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/distribute/distribute.h>
 #include <coshard/dtensor/ops/overlap.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include "tests/fake_cuda/captured.h"

@@ -2,14 +2,15 @@
 // operator allocates nothing on the host.
 #include <barrier>
 
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/optimizer.h>
-#include <coshard/dtensor/random.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include <coshard/styles/loss_parallel.h>
 #include <coshard/styles/nn/transformer.h>
 #include <coshard/styles/parallelize.h>
-#include "dtensor/grad_mode.h"
+#include "dtensor/tape/grad_mode.h"
 #include "kernels/cuda/lt_api.h"
 #include "runtime/device/cuda/api.h"
 #include "tests/fake_cuda/on_fake.h"

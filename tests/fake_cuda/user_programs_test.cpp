@@ -1,14 +1,15 @@
 // User programs that do things in an unusual order, over seeds, on one device and on several.
 #include <thread>
 
-#include <coshard/dtensor/capture.h>
-#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/capture/capture.h>
+#include <coshard/dtensor/distribute/distribute.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/optimizer.h>
-#include <coshard/dtensor/random.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/dtensor/redistribute/transfer_to.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include <coshard/runtime/coro/deadline.h>
 #include <coshard/runtime/coro/when_all.h>
 #include <coshard/runtime/launch/failure.h>

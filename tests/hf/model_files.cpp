@@ -11,8 +11,8 @@
 #include <random>
 
 #include <coshard/dtensor/checkpoint/load.h>
-#include <coshard/dtensor/device_mesh.h>
-#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/distribute/factories.h>
+#include <coshard/dtensor/mesh/device_mesh.h>
 #include <coshard/runtime/launch/world.h>
 #include "dtensor/checkpoint/model_folder.h"
 

@@ -2,9 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/random.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include <coshard/styles/nn/linear.h>
 #include <coshard/styles/parallelize.h>
 #include "tests/support/ranks.h"

@@ -4,12 +4,13 @@
 #include <iostream>
 #include <string>
 
-#include <coshard/dtensor/device_mesh.h>
-#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/distribute/distribute.h>
+#include <coshard/dtensor/distribute/random.h>
+#include <coshard/dtensor/mesh/device_mesh.h>
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/random.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include <coshard/runtime/coro/when_all.h>
 #include <coshard/runtime/error.h>
 #include <coshard/runtime/launch/world.h>

@@ -5,7 +5,7 @@
 #include <set>
 #include <sstream>
 
-#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/distribute/random.h>
 #include "tests/support/ranks.h"
 
 namespace coshard {

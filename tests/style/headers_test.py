@@ -20,7 +20,7 @@ INSTRUCTIONS = ("kernels/cpu/simd/",)
 # Headers of the tree that many others include, each before those that it includes itself, and one from outside. They are precompiled, in
 # the combinations that several headers include: such a header has them from there, and sees no more than it would without.
 PRECOMPILED = [
-    "include/coshard/dtensor/tensor.h",
+    "include/coshard/dtensor/tensor/tensor.h",
     "include/coshard/runtime/launch/world.h",
     "kernels/cuda/cuda.h",
     "include/coshard/runtime/device/device.h",

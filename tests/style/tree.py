@@ -3,6 +3,8 @@ import os
 import re
 
 LAYERS = ["runtime", "kernels", "dtensor", "styles"]  # each may include itself and those before it
+# The rooms of dtensor, likewise; public headers lie in the rooms of their sources.
+DTENSOR_ROOMS = ["mesh", "tensor", "tape", "redistribute", "capture", "ops", "distribute", "backward", "optim", "calibration", "checkpoint"]
 FOLDERS = LAYERS + ["profiling", "examples", "tools", "tests", "include"]
 SOURCES = (".h", ".cpp", ".cu")
 PUBLIC = "include/coshard/"
@@ -31,3 +33,9 @@ def place(path):
 def includes(root, path):
     """What a file includes, as `place` names it."""
     return [name.removeprefix("coshard/") for name in INCLUDE.findall(read(root, path))]
+
+
+def room_of(name):
+    """Which of DTENSOR_ROOMS a `place` lies in, as its number; None: not in dtensor. ValueError: in none of them."""
+    layer, *rest = name.split("/")
+    return DTENSOR_ROOMS.index(rest[0]) if layer == "dtensor" else None

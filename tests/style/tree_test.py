@@ -5,7 +5,7 @@ import sys
 import unittest
 
 from coroutine_test import coroutine_check
-from tree import FOLDERS, INCLUDE, LAYERS, PUBLIC, includes, place, read, sources
+from tree import DTENSOR_ROOMS, FOLDERS, INCLUDE, LAYERS, PUBLIC, includes, place, read, room_of, sources
 
 ROOT = sys.argv.pop(1)
 # Headers of back ends, and the only places that may include them.
@@ -42,6 +42,36 @@ class Tree(unittest.TestCase):
                 top = name.split("/")[0]
                 if layer in LAYERS and top in LAYERS and LAYERS.index(top) > LAYERS.index(layer):
                     problems.append(f"{path} includes {name}")
+        self.complain(problems)
+
+    def test_no_room_of_dtensor_includes_upward(self):
+        self.complain([
+            f"{path} includes {name}"
+            for path in sources(ROOT, ["dtensor", PUBLIC + "dtensor"])
+            for name in includes(ROOT, path)
+            if (room_of(name) or 0) > room_of(place(path))
+        ])
+
+    def test_no_room_of_dtensor_defines_what_a_lower_one_declares(self):
+        """Except methods of Tensor. Else a lower room could call into a higher one without including it."""
+        function = re.compile(r"^(?!return)[A-Za-z][\w:<>,&* ]*[ &*]((?:\w+::)*\w+)\([^;{]*([;{])", re.M)
+        default = re.compile(r" = \{[^}]*\}")
+        nameless = re.compile(r"^namespace \{$.*?^\}  // namespace$", re.M | re.S)
+        homes = {}  # of a function or class, the rooms whose headers declare it
+        headers = sources(ROOT, ["dtensor", PUBLIC + "dtensor"], (".h",))
+        for path in headers:
+            text = read(ROOT, path)
+            names = [name for name, end in function.findall(default.sub("", text)) if end == ";"]
+            for name in names + re.findall(r"^(?:class|struct) (\w+)\b[^;{]*\{", text, re.M):
+                homes.setdefault(name, set()).add(room_of(place(path)))
+        problems = []
+        for path in sources(ROOT, ["dtensor"], (".cpp",)):
+            for name, end in function.findall(nameless.sub("", read(ROOT, path))):
+                first, *rest = name.split("::")
+                own = homes.get(first, set())
+                if end == "{" and own and max(own) < room_of(path) and not (rest and first == "Tensor"):
+                    problems.append(f"{path} defines {name}, which {DTENSOR_ROOMS[max(own)]} declares")
+        self.assertIn("redistribute", homes)
         self.complain(problems)
 
     def test_only_profiling_tools_examples_and_tests_include_profiling(self):

@@ -1,6 +1,8 @@
 // What constructors write, made later: every initializer, operators, views, copies.
 #include "tests/styles/deferred_modules.h"
 
+#include <coshard/dtensor/distribute/deferred_init.h>
+
 namespace coshard::testing {
 namespace {
 

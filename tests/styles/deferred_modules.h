@@ -5,6 +5,8 @@
 
 #include "tests/styles/support.h"
 
+#include <coshard/dtensor/distribute/deferred_init.h>
+
 namespace coshard::testing {
 
 template <class M, class... Args>

@@ -1,4 +1,5 @@
 // Modules made under a DeferredInit, in every cut, beside the same made as always.
+#include <coshard/dtensor/distribute/deferred_init.h>
 #include "tests/dtensor/checkpoint/stored_files.h"
 #include "tests/styles/deferred_modules.h"
 

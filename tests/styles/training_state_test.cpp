@@ -1,7 +1,7 @@
 // Training that is saved and goes on, on the same ranks to the bit, on others as closely as it adds.
 #include <mutex>
 
-#include <coshard/dtensor/capture.h>
+#include <coshard/dtensor/capture/capture.h>
 #include "tests/dtensor/checkpoint/stored_files.h"
 #include "tests/styles/cut_models.h"
 

@@ -1,6 +1,6 @@
 // No operator of a training step waits in place: whatever a style, a module of nn, the loss, the
 // backward pass or an optimizer reads has been awaited before.
-#include <coshard/dtensor/waits_in_place.h>
+#include <coshard/dtensor/tensor/waits_in_place.h>
 
 #include "tests/styles/support.h"
 

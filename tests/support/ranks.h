@@ -5,8 +5,8 @@
 #include <map>
 #include <vector>
 
-#include <coshard/dtensor/device_mesh.h>
-#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/distribute/distribute.h>
+#include <coshard/dtensor/mesh/device_mesh.h>
 #include <coshard/runtime/launch/world.h>
 #include "tests/support/device.h"
 

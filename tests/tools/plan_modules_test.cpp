@@ -8,10 +8,10 @@
 #include <fstream>
 #include <sstream>
 
-#include <coshard/dtensor/calibrate.h>
+#include <coshard/dtensor/calibration/calibrate.h>
 #include <coshard/runtime/error.h>
 #include <coshard/runtime/launch/world.h>
-#include "dtensor/calibration.h"
+#include "dtensor/mesh/calibration.h"
 #include "profiling/child_process.h"
 #include "tests/support/json.h"
 

@@ -160,8 +160,8 @@ class ChangedSuites(unittest.TestCase):
     def test_a_folder_is_tested_and_the_layers_above_it_in_short(self):
         above = ["smoke-styles", "smoke-profiling", "smoke-tools", "smoke-integration"]
         self.assertEqual(self.suites("dtensor/ops/sort.cpp"), ["conformance", "dtensor", *above])
-        self.assertEqual(self.suites("include/coshard/dtensor/tensor.h", "styles/nn/mlp.cpp"), ["conformance", "dtensor", "styles", *above[1:]])
-        self.assertEqual(self.suites("tests/dtensor/tape_test.cpp"), ["conformance", "dtensor", *above])
+        self.assertEqual(self.suites("include/coshard/dtensor/tensor/tensor.h", "styles/nn/mlp.cpp"), ["conformance", "dtensor", "styles", *above[1:]])
+        self.assertEqual(self.suites("tests/dtensor/tape/tape_test.cpp"), ["conformance", "dtensor", *above])
         self.assertEqual(self.suites("examples/train/text.cpp"), ["integration"])
 
     def test_each_layer_has_a_short_test(self):

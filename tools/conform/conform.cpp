@@ -2,7 +2,7 @@
 
 #include <mutex>
 
-#include <coshard/dtensor/random.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/runtime/launch/world.h>
 
 namespace coshard::conform {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/distribute/distribute.h>
 #include "tools/conform/case_file.h"
 
 namespace coshard::conform {

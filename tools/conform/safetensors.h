@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include <coshard/dtensor/shape.h>
+#include <coshard/dtensor/mesh/shape.h>
 #include "dtensor/checkpoint/safetensors.h"
 
 namespace coshard::conform {

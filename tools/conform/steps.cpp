@@ -1,5 +1,6 @@
-#include <coshard/dtensor/random.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/distribute/random.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "tools/conform/modules.h"
 #include "tools/conform/op_call.h"
 #include "tools/conform/program.h"

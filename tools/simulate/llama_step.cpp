@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include <coshard/coshard.h>
-#include "dtensor/calibration.h"
+#include "dtensor/mesh/calibration.h"
 #include "runtime/device/sim/virtual_device.h"
 
 namespace coshard::tools {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include <coshard/dtensor/tensor.h>
+#include <coshard/dtensor/tensor/tensor.h>
 
 #pragma GCC visibility push(default)
 namespace coshard {

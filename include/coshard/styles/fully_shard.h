@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include <coshard/dtensor/device_mesh.h>
+#include <coshard/dtensor/mesh/device_mesh.h>
 #include <coshard/dtensor/ops/overlap.h>
 #include <coshard/runtime/coro/task.h>
 #include <coshard/runtime/dtype.h>

@@ -8,8 +8,8 @@
 #include <span>
 #include <string_view>
 
-#include <coshard/dtensor/inline_vector.h>
-#include <coshard/dtensor/placement.h>
+#include <coshard/dtensor/mesh/inline_vector.h>
+#include <coshard/dtensor/mesh/placement.h>
 
 #pragma GCC visibility push(default)
 namespace coshard {

@@ -1,6 +1,6 @@
 #pragma once
 // Values for a module that was made under a DeferredInit. Rank's thread.
-#include <coshard/dtensor/deferred_init.h>
+#include <coshard/dtensor/distribute/deferred_init.h>
 #include <coshard/styles/module.h>
 
 #pragma GCC visibility push(default)

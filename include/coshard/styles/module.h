@@ -24,7 +24,7 @@
 #include <vector>
 
 #include <coshard/dtensor/ops/overlap.h>
-#include <coshard/dtensor/tensor.h>
+#include <coshard/dtensor/tensor/tensor.h>
 #include <coshard/runtime/coro/task.h>
 #include <coshard/runtime/type_name.h>
 

@@ -8,7 +8,7 @@
 #include <ostream>
 #include <typeinfo>
 
-#include <coshard/dtensor/device_mesh.h>
+#include <coshard/dtensor/mesh/device_mesh.h>
 #include <coshard/styles/module.h>
 
 #pragma GCC visibility push(default)

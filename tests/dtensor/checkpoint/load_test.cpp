@@ -3,7 +3,8 @@
 #include <mutex>
 #include <random>
 
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "dtensor/checkpoint/model_folder.h"
 #include "tests/dtensor/checkpoint/saved_states.h"
 

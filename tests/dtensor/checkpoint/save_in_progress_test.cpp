@@ -5,7 +5,7 @@
 #include <coshard/dtensor/checkpoint/async_save.h>
 #include <filesystem>
 
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include <coshard/runtime/launch/simulate.h>
 #include "tests/dtensor/checkpoint/saved_states.h"
 #include "tests/support/seeds.h"

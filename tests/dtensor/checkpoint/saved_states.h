@@ -7,7 +7,7 @@
 #include <fstream>
 #include <iterator>
 
-#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/distribute/factories.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "dtensor/checkpoint/training_files.h"
 #include "tests/dtensor/checkpoint/stored_files.h"

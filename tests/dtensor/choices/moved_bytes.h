@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include <coshard/dtensor/device_mesh.h>
+#include <coshard/dtensor/mesh/device_mesh.h>
 #include <coshard/runtime/observer.h>
 
 namespace coshard::testing {

@@ -1,8 +1,9 @@
 // Arithmetic: broadcasting, numbers on both sides, gradients.
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/ops/explicit_redistribution.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "tests/dtensor/ops/expect.h"
 
 namespace coshard {

@@ -1,7 +1,7 @@
 // Comparisons: values, types and layouts.
 #include <gtest/gtest.h>
 
-#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/distribute/factories.h>
 #include <coshard/dtensor/ops/explicit_redistribution.h>
 #include "tests/dtensor/ops/expect.h"
 

@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/distribute/factories.h>
 #include <coshard/dtensor/ops/ops.h>
-#include "dtensor/bounded_cache.h"
+#include "dtensor/mesh/bounded_cache.h"
 #include "tests/support/ranks.h"
 
 namespace coshard {

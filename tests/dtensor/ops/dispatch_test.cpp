@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <coshard/dtensor/ops/op.h>
-#include "dtensor/bounded_cache.h"
+#include "dtensor/mesh/bounded_cache.h"
 #include "tests/dtensor/ops/expect.h"
 
 namespace coshard {

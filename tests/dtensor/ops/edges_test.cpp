@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/distribute/factories.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include "tests/dtensor/ops/expect.h"
 

@@ -1,7 +1,8 @@
 // einsum: equations, and what cannot be read.
 #include <gtest/gtest.h>
 
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "tests/dtensor/ops/expect.h"
 
 namespace coshard {

@@ -1,7 +1,8 @@
 // flip: values, its own gradient, layouts.
 #include <gtest/gtest.h>
 
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "tests/dtensor/ops/expect.h"
 #include "tests/dtensor/ops/view_cases.h"
 

@@ -6,14 +6,14 @@
 #include <array>
 #include <charconv>
 
-#include <coshard/dtensor/distribute.h>
-#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/distribute/distribute.h>
+#include <coshard/dtensor/distribute/factories.h>
 #include <coshard/dtensor/ops/overlap.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include <coshard/runtime/coro/rank_context.h>
 #include <coshard/runtime/launch/simulate.h>
-#include "dtensor/calibration.h"
+#include "dtensor/mesh/calibration.h"
 #include "dtensor/ops/linear_forecast.h"
 #include "tests/support/ranks.h"
 

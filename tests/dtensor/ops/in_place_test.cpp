@@ -1,11 +1,12 @@
 // In-place operators: values, layouts, the tape, and what they refuse.
 #include <gtest/gtest.h>
 
-#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/distribute/factories.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/random.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "tests/dtensor/autograd.h"
 
 namespace coshard {

@@ -1,8 +1,9 @@
 // nll_loss: reductions, weights, what is ignored, layouts.
 #include <gtest/gtest.h>
 
-#include <coshard/dtensor/factories.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/distribute/factories.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "tests/dtensor/ops/expect.h"
 
 namespace coshard {

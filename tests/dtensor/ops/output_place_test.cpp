@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/distribute/factories.h>
 #include <coshard/dtensor/ops/ops.h>
 #include "tests/support/ranks.h"
 

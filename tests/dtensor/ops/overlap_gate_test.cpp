@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "dtensor/calibration.h"
+#include "dtensor/mesh/calibration.h"
 #include "tests/support/ranks.h"
 
 namespace coshard {

@@ -1,7 +1,7 @@
 // overlapped_linear with every layout of its tensors, target and gradient, against plain tensors.
 #include <gtest/gtest.h>
 
-#include <coshard/dtensor/backward.h>
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/ops/overlap.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include "tests/dtensor/ops/expect.h"

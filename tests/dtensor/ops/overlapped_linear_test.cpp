@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include <coshard/dtensor/backward.h>
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/ops/overlap.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/runtime/coro/when_all.h>
@@ -234,12 +234,6 @@ TEST(OverlappedLinear, OfAnUnknownLinkIsPlainUnlessAsked) {
     const Tensor y = co_await std::move(product);
     EXPECT_EQ(seen.total(), 1);
   });
-}
-
-TEST(OverlappedLinear, NamesTheChoicesOfAnUnknownOverlap) {
-  EXPECT_EQ(parse_overlap("always"), Overlap::Always);
-  EXPECT_EQ(testing::refusal([] { parse_overlap("on"); }),
-            "overlap: expected off, auto or always, got 'on'");
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 // permute, transpose and movedim: views, their gradients, and who is told of them.
 #include <gtest/gtest.h>
 
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "tests/dtensor/ops/expect.h"
 
 namespace coshard {

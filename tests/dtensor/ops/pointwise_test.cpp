@@ -4,8 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "tests/dtensor/ops/expect.h"
 #include "tests/dtensor/ops/pointwise_inputs.h"
 #include "tests/support/ranks.h"

@@ -3,7 +3,8 @@
 
 #include <cmath>
 
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "tests/dtensor/ops/expect.h"
 
 namespace coshard {

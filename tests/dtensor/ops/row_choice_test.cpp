@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/distribute/factories.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include "tests/dtensor/ops/expect.h"
 

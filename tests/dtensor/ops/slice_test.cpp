@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/distribute/factories.h>
 #include "tests/dtensor/ops/expect.h"
 
 namespace coshard {

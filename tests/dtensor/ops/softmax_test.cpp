@@ -1,8 +1,8 @@
 // softmax and log_softmax.
 #include <gtest/gtest.h>
 
-#include <coshard/dtensor/factories.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/distribute/factories.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "tests/dtensor/ops/expect.h"
 
 namespace coshard {

@@ -1,7 +1,8 @@
 // Functions of one element and their gradients.
 #include <gtest/gtest.h>
 
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "tests/dtensor/ops/expect.h"
 
 namespace coshard {

@@ -3,10 +3,10 @@
 
 #include <cmath>
 
-#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/distribute/factories.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/optimizer.h>
-#include <coshard/dtensor/random.h>
 #include "tests/dtensor/optim/three_steps.h"
 #include "tests/support/ranks.h"
 

@@ -4,11 +4,12 @@
 #include <cmath>
 #include <limits>
 
-#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/distribute/factories.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "tests/dtensor/ops/expect.h"
 #include "tests/dtensor/optim/parameters.h"
 #include "tests/support/ranks.h"

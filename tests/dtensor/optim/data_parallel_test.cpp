@@ -4,9 +4,10 @@
 
 #include <cmath>
 
-#include <coshard/dtensor/hooks.h>
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/dtensor/tape/hooks.h>
 #include <coshard/runtime/launch/simulate.h>
 #include "tests/dtensor/optim/parameters.h"
 #include "tests/dtensor/optim/small_net.h"

@@ -2,9 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <coshard/dtensor/hooks.h>
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/dtensor/tape/hooks.h>
 #include "tests/dtensor/optim/parameters.h"
 #include "tests/dtensor/optim/small_net.h"
 

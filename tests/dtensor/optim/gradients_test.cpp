@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/distribute/factories.h>
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include "tests/dtensor/optim/parameters.h"

@@ -1,7 +1,8 @@
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/optimizer.h>
-#include <coshard/dtensor/random.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "tests/support/ranks.h"
 
 #include <gtest/gtest.h>

@@ -6,11 +6,11 @@
 #include <cmath>
 #include <stdexcept>
 
-#include <coshard/dtensor/backward.h>
-#include <coshard/dtensor/factories.h>
-#include <coshard/dtensor/hooks.h>
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/distribute/factories.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/data_parallel.h>
+#include <coshard/dtensor/tape/hooks.h>
 #include <coshard/runtime/coro/when_all.h>
 #include "tests/support/ranks.h"
 #include "tests/support/seeds.h"

@@ -3,10 +3,10 @@
 // does not read, and samples that differ per replica.
 #include <gtest/gtest.h>
 
-#include <coshard/dtensor/backward.h>
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/random.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "tests/support/ranks.h"
 
 namespace coshard::testing {

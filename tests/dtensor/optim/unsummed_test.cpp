@@ -4,14 +4,14 @@
 
 #include <cmath>
 
-#include <coshard/dtensor/backward.h>
-#include <coshard/dtensor/factories.h>
-#include <coshard/dtensor/hooks.h>
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/distribute/factories.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/data_parallel.h>
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/hooks.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "tests/support/ends.h"
 #include "tests/support/ranks.h"
 

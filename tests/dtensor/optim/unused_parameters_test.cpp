@@ -1,8 +1,8 @@
 // DataParallel where ranks reach other parameters: refused, or reduced with zeros for what is missing.
 #include <gtest/gtest.h>
 
-#include <coshard/dtensor/backward.h>
-#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/distribute/factories.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/data_parallel.h>
 #include <coshard/dtensor/optim/optimizer.h>

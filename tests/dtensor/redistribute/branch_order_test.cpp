@@ -5,10 +5,11 @@
 #include <optional>
 #include <tuple>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/redistribute/transfer.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include <coshard/runtime/coro/deadline.h>
 #include <coshard/runtime/coro/when_all.h>
 #include "tests/dtensor/redistribute/sums.h"

@@ -3,10 +3,11 @@
 #include <array>
 #include <optional>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/redistribute/transfer.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "dtensor/redistribute/deferred.h"
 #include "tests/dtensor/redistribute/sums.h"
 #include "tests/support/long_awaits.h"

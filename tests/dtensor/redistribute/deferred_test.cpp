@@ -3,9 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/optimizer.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include <coshard/runtime/coro/when_all.h>
 #include "dtensor/redistribute/deferred.h"
 #include "tests/support/ranks.h"

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/distribute/distribute.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/runtime/coro/deadline.h>
 #include <coshard/runtime/coro/in_order.h>

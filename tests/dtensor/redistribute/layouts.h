@@ -2,7 +2,7 @@
 // Layouts for tests that go through all of them.
 #include <vector>
 
-#include <coshard/dtensor/layout.h>
+#include <coshard/dtensor/mesh/layout.h>
 
 namespace coshard::testing {
 

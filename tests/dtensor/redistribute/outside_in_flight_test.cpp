@@ -5,11 +5,12 @@
 #include <stdexcept>
 #include <utility>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/optimizer.h>
 #include <coshard/dtensor/redistribute/transfer.h>
 #include <coshard/dtensor/redistribute/transfer_to.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include <coshard/runtime/coro/when_all.h>
 #include <coshard/runtime/launch/simulate.h>
 #include "dtensor/redistribute/deferred.h"

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <coshard/dtensor/layout.h>
+#include <coshard/dtensor/mesh/layout.h>
 
 namespace coshard::oracle {
 

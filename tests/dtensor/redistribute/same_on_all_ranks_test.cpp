@@ -4,9 +4,10 @@
 #include <chrono>
 #include <vector>
 
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/random.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include <coshard/runtime/coro/deadline.h>
 #include <coshard/runtime/coro/when_all.h>
 #include <coshard/runtime/launch/simulate.h>

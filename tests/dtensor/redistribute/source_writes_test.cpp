@@ -5,11 +5,11 @@
 #include <atomic>
 #include <memory>
 
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/optimizer.h>
-#include <coshard/dtensor/random.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include <coshard/dtensor/waits_in_place.h>
+#include <coshard/dtensor/tensor/waits_in_place.h>
 #include <coshard/runtime/coro/timer.h>
 #include "tests/dtensor/redistribute/sums.h"
 #include "tests/support/ranks.h"

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/distribute/distribute.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/runtime/coro/task.h>
 #include <coshard/runtime/launch/world.h>

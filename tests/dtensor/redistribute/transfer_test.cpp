@@ -2,7 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/tape/tape.h>
 #include <coshard/runtime/error.h>
 #include "tests/support/ranks.h"
 

@@ -1,9 +1,10 @@
 // Errors of collectives name the line of the program that asked for them.
 #include <gtest/gtest.h>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/optim/optimizer.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "tests/dtensor/redistribute/sums.h"
 #include "tests/support/ends.h"
 #include "tests/support/ranks.h"

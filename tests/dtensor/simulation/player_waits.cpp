@@ -1,6 +1,7 @@
 // The steps that wait, and how they are put together.
 #include <algorithm>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/runtime/coro/deadline.h>
 #include <coshard/runtime/coro/in_order.h>
 #include "tests/dtensor/simulation/player.h"

@@ -5,9 +5,9 @@
 #include <cstdio>
 #include <fstream>
 
-#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/distribute/distribute.h>
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/random.h>
 #include <coshard/profiling/chrome_trace.h>
 #include <coshard/runtime/error.h>
 #include <coshard/runtime/launch/world.h>

@@ -4,6 +4,8 @@
 #include "tests/dtensor/checkpoint/stored_files.h"
 #include "tests/styles/support.h"
 
+#include <coshard/dtensor/distribute/deferred_init.h>
+
 namespace coshard::testing {
 namespace {
 

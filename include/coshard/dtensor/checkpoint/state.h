@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include <coshard/dtensor/tensor.h>
+#include <coshard/dtensor/tensor/tensor.h>
 
 #pragma GCC visibility push(default)
 namespace coshard {

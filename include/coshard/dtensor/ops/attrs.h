@@ -16,7 +16,7 @@
 #include <type_traits>
 #include <typeinfo>
 
-#include <coshard/dtensor/shape.h>
+#include <coshard/dtensor/mesh/shape.h>
 #include <coshard/runtime/error.h>
 
 #pragma GCC visibility push(default)

@@ -11,8 +11,8 @@
 
 #include <coshard/dtensor/ops/attrs.h>
 #include <coshard/dtensor/ops/explicit_redistribution.h>
-#include <coshard/dtensor/tape.h>
-#include <coshard/dtensor/tensor.h>
+#include <coshard/dtensor/tape/tape.h>
+#include <coshard/dtensor/tensor/tensor.h>
 
 #pragma GCC visibility push(default)
 namespace coshard {

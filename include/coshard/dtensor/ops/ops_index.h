@@ -2,7 +2,7 @@
 // Selection by index: gather, scatter, index_select. Conventions: coshard/dtensor/ops/ops.h. An
 // index is i64 or i32 and gets no gradient; an entry out of bounds is Error{BadInput} on the rank
 // that holds it.
-#include <coshard/dtensor/tensor.h>
+#include <coshard/dtensor/tensor/tensor.h>
 
 #pragma GCC visibility push(default)
 namespace coshard {

@@ -2,7 +2,7 @@
 // Matrix multiplication: matmul and operators built on it. Conventions: coshard/dtensor/ops/ops.h.
 #include <string_view>
 
-#include <coshard/dtensor/tensor.h>
+#include <coshard/dtensor/tensor/tensor.h>
 
 #pragma GCC visibility push(default)
 namespace coshard {

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include <coshard/dtensor/ops/rotary_table.h>
-#include <coshard/dtensor/tensor.h>
+#include <coshard/dtensor/tensor/tensor.h>
 
 #pragma GCC visibility push(default)
 namespace coshard {

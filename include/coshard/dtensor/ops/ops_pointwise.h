@@ -7,7 +7,7 @@
 // but one are reduced.
 #include <optional>
 
-#include <coshard/dtensor/ops/promotion.h>
+#include <coshard/dtensor/tensor/promotion.h>
 
 #pragma GCC visibility push(default)
 namespace coshard {

@@ -4,8 +4,8 @@
 // dimension instead, whichever is cheaper; the result is then sharded that way.
 #include <optional>
 
-#include <coshard/dtensor/dims.h>
-#include <coshard/dtensor/tensor.h>
+#include <coshard/dtensor/tensor/dims.h>
+#include <coshard/dtensor/tensor/tensor.h>
 
 #pragma GCC visibility push(default)
 namespace coshard {

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include <coshard/dtensor/tensor.h>
+#include <coshard/dtensor/tensor/tensor.h>
 
 #pragma GCC visibility push(default)
 namespace coshard {

@@ -1,26 +1,15 @@
 #pragma once
 // A linear layer that overlaps with the collectives around it. Rank's thread.
-#include <cstdint>
 #include <optional>
-#include <ostream>
-#include <string_view>
+#include <span>
 
-#include <coshard/dtensor/placement.h>
-#include <coshard/dtensor/tensor.h>
+#include <coshard/dtensor/mesh/placement.h>
+#include <coshard/dtensor/tape/overlap.h>
+#include <coshard/dtensor/tensor/tensor.h>
 #include <coshard/runtime/coro/task.h>
 
 #pragma GCC visibility push(default)
 namespace coshard {
-
-// Whether a layer computes while the collectives of its input and output are in flight.
-enum class Overlap : std::uint8_t {
-  Off,     // no: a collective, then the GEMM; in backward, gradients of weights still overlap
-  Auto,    // where the cost model predicts that it is faster
-  Always,  // wherever there is a schedule, for measuring
-};
-std::string_view to_string(Overlap overlap);
-std::ostream& operator<<(std::ostream& out, Overlap overlap);
-Overlap parse_overlap(std::string_view text);  // "off", "auto", "always"; Error{BadInput}
 
 // Whether shards of x are still arriving from an all_gather that has been issued.
 inline bool arrives_by_shards(const Tensor& x) {

@@ -5,9 +5,9 @@
 #include <optional>
 #include <vector>
 
-#include <coshard/dtensor/device_mesh.h>
+#include <coshard/dtensor/mesh/device_mesh.h>
 #include <coshard/dtensor/ops/overlap.h>
-#include <coshard/dtensor/tensors.h>
+#include <coshard/dtensor/tensor/tensors.h>
 
 #pragma GCC visibility push(default)
 namespace coshard {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include <coshard/dtensor/tensors.h>
+#include <coshard/dtensor/tensor/tensors.h>
 #include <coshard/runtime/coro/task.h>
 
 #pragma GCC visibility push(default)

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include <coshard/dtensor/layout.h>
-#include <coshard/dtensor/shape.h>
+#include <coshard/dtensor/mesh/layout.h>
+#include <coshard/dtensor/mesh/shape.h>
 #include <coshard/runtime/cost/link.h>
 #include <coshard/runtime/dtype.h>
 

@@ -5,7 +5,7 @@
 #include <coroutine>
 #include <optional>
 
-#include <coshard/dtensor/tensors.h>
+#include <coshard/dtensor/tensor/tensors.h>
 #include <coshard/runtime/comm/work.h>
 #include <coshard/runtime/coro/task.h>
 

@@ -1,5 +1,5 @@
 // A CUDA device: whose thread, whose memory, and what kernels find.
-#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/distribute/factories.h>
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/runtime/launch/world.h>
 #include "kernels/run.h"

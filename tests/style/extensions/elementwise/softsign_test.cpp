@@ -2,8 +2,9 @@
 
 #include <cmath>
 
+#include <coshard/dtensor/backward/backward.h>
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/tape/tape.h>
 #include "tests/support/ranks.h"
 
 namespace coshard::testing {

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
-#include <coshard/dtensor/tape.h>
+#include <coshard/dtensor/backward/backward.h>
+#include <coshard/dtensor/tape/tape.h>
 #include <coshard/styles/colwise.h>
 #include <coshard/styles/nn/gated_linear.h>
 #include <coshard/styles/parallelize.h>

@@ -1,7 +1,7 @@
 #pragma once
 // GatheredColumns: a module's output features are sharded over the mesh, and gathered for whoever
 // comes next, so that inputs and outputs are plain tensors, the same on all ranks. A value.
-#include <coshard/dtensor/distribute.h>
+#include <coshard/dtensor/distribute/distribute.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/styles/distribute_module.h>
 

@@ -1,8 +1,8 @@
 #pragma once
 // GatedLinear: sigmoid(x gate^T) * (x up^T). Its output features can be sharded, in both weights
 // alike. Owned by the module it is a member of; rank's thread.
+#include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
-#include <coshard/dtensor/random.h>
 #include <coshard/styles/module.h>
 
 namespace coshard::nn {
