@@ -22,6 +22,11 @@
 namespace coshard {
 namespace {
 
+void add_missing(LoadReport& report, const LoadReport& of, const std::string& name) {
+  for (const std::string& missing : of.missing)
+    report.missing.push_back(str_cat(name, ": ", missing));
+}
+
 constexpr const char* kRandom = "random_state";
 constexpr const char* kValues = "values";  // the file of all values
 
@@ -284,47 +289,28 @@ void TrainingParts::require_known(const OpenFiles& model, bool all,
                ", which is no part of this training; add() it");
 }
 
-Task<LoadReport> TrainingParts::load(std::string folder, LoadOptions options, bool all,
-                                     std::optional<std::int64_t> step) const {
-  World* const world = World::current();
-  CS_REQUIRE(world != nullptr, "load: called outside of a rank's program");
-  Task<std::shared_ptr<const OpenFiles>> opening = open_files(*world, folder, "model");
-  const std::shared_ptr<const OpenFiles> model = co_await std::move(opening);
-  require_known(*model, all, step);
-  std::map<std::string, std::shared_ptr<const OpenFiles>> parts{{kValues, nullptr}};
+// Those that the checkpoint has, by name; null: added since.
+Task<TrainingParts::OpenParts> TrainingParts::open(std::string folder, LoadOptions options,
+                                                   std::shared_ptr<const OpenFiles> model) const {
+  World& world = *World::current();
+  OpenParts parts{{kValues, nullptr}};
   for (const auto& [name, optimizer] : optimizers_) parts[name] = nullptr;
   for (const auto& [name, state] : states_) parts[name] = nullptr;
-  std::vector<std::string> absent;
   for (auto& [name, part] : parts) {
     if (!has_part(*model->manifest, name)) {
       CS_REQUIRE(!options.strict && name != kValues, "load: ", folder, ": has no part 'training/",
                  name, "', which was added since; resume({.strict = false}) leaves it as it is");
-      absent.push_back("training/" + name);
       continue;
     }
     Task<std::shared_ptr<const OpenFiles>> opened =
-        open_files(*world, folder, "training/" + name, model);
+        open_files(world, folder, "training/" + name, model);
     part = co_await std::move(opened);
   }
-  require_values(*parts[kValues], all && options.strict);
-  Task<LoadReport> checked =
-      load_module(module_, {.path = folder, .open = model, .only_checks = true}, options);
-  co_await std::move(checked);
-  for (const auto& [name, state] : states_) {
-    if (parts[name] == nullptr) continue;
-    Task<LoadReport> fits =
-        load_files(state, {.path = folder, .open = parts[name], .only_checks = true}, options);
-    co_await std::move(fits);
-  }
-  Task<ReadValues> reading = read_values(parts[kValues], all && options.strict);
-  const ReadValues values = co_await std::move(reading);
-  Task<LoadReport> loading = load_module(module_, {.path = folder, .open = model}, options);
-  LoadReport report = co_await std::move(loading);
-  report.missing.insert(report.missing.end(), absent.begin(), absent.end());
-  const auto add_missing = [&report](const LoadReport& of, const std::string& name) {
-    for (const std::string& missing : of.missing)
-      report.missing.push_back(str_cat(name, ": ", missing));
-  };
+  co_return parts;
+}
+
+Task<void> TrainingParts::fill_optimizers(std::string folder, LoadOptions options, OpenParts parts,
+                                          LoadReport& report) const {
   LoadOptions any = options;
   any.strict = false;
   for (const auto& [key, optimizer] : optimizers_) {
@@ -339,16 +325,49 @@ Task<LoadReport> TrainingParts::load(std::string folder, LoadOptions options, bo
     };
     Task<LoadReport> filled = fill_optimizer(optimizer, module_, std::move(kept), options.strict);
     const LoadReport of_optimizer = co_await std::move(filled);
-    add_missing(of_optimizer, name);
+    add_missing(report, of_optimizer, name);
   }
+}
+
+// Of the states of the user. `only_checks`: whether they fit.
+Task<void> TrainingParts::fill_states(std::string folder, LoadOptions options, OpenParts parts,
+                                      bool only_checks, LoadReport& report) const {
   for (const auto& [name, state] : states_) {
     if (parts[name] == nullptr) continue;
-    Task<LoadReport> filled = load_files(state, {.path = folder, .open = parts[name]}, options);
+    Task<LoadReport> filled = load_files(
+        state, {.path = folder, .open = parts[name], .only_checks = only_checks}, options);
     const LoadReport of_state = co_await std::move(filled);
-    add_missing(of_state, "training/" + name);
+    if (!only_checks) add_missing(report, of_state, "training/" + name);
   }
+}
+
+Task<LoadReport> TrainingParts::load(std::string folder, LoadOptions options, bool all,
+                                     std::optional<std::int64_t> step) const {
+  World* const world = World::current();
+  CS_REQUIRE(world != nullptr, "load: called outside of a rank's program");
+  Task<std::shared_ptr<const OpenFiles>> opening = open_files(*world, folder, "model");
+  const std::shared_ptr<const OpenFiles> model = co_await std::move(opening);
+  require_known(*model, all, step);
+  Task<OpenParts> opened = open(folder, options, model);
+  OpenParts parts = co_await std::move(opened);
+  require_values(*parts[kValues], all && options.strict);
+  Task<LoadReport> checked =
+      load_module(module_, {.path = folder, .open = model, .only_checks = true}, options);
+  LoadReport report = co_await std::move(checked);
+  Task<void> fits = fill_states(folder, options, parts, true, report);
+  co_await std::move(fits);
+  Task<ReadValues> reading = read_values(parts[kValues], all && options.strict);
+  const ReadValues values = co_await std::move(reading);
+  Task<LoadReport> loading = load_module(module_, {.path = folder, .open = model}, options);
+  report = co_await std::move(loading);
+  for (const auto& [name, part] : parts)
+    if (part == nullptr) report.missing.push_back("training/" + name);
+  Task<void> optimizers = fill_optimizers(folder, options, parts, report);
+  co_await std::move(optimizers);
+  Task<void> states = fill_states(folder, options, parts, false, report);
+  co_await std::move(states);
   apply(values);
-  add_missing(values.report, str_cat("training/", kValues));
+  add_missing(report, values.report, str_cat("training/", kValues));
   co_return report;
 }
 

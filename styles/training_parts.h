@@ -46,6 +46,13 @@ class TrainingParts {
   void require_known(const OpenFiles& model, bool all, std::optional<std::int64_t> step) const;
   void require_values(const OpenFiles& from, bool strict) const;
   struct ReadValues;
+  using OpenParts = std::map<std::string, std::shared_ptr<const OpenFiles>>;
+  Task<OpenParts> open(std::string folder, LoadOptions options,
+                       std::shared_ptr<const OpenFiles> model) const;
+  Task<void> fill_optimizers(std::string folder, LoadOptions options, OpenParts parts,
+                             LoadReport& report) const;
+  Task<void> fill_states(std::string folder, LoadOptions options, OpenParts parts, bool only_checks,
+                         LoadReport& report) const;
   Task<ReadValues> read_values(std::shared_ptr<const OpenFiles> from, bool all) const;
   void apply(const ReadValues& read) const;
 

@@ -80,6 +80,38 @@ std::vector<PlacedTensor> placed(const Pairs& pairs, std::vector<HeldTensor> hel
   return all;
 }
 
+Task<void> move(World& world, Pairs& pairs, PartsToLoad& parts) {
+  pairs.from = without_partials(std::move(pairs.from));
+  Task<void> arrived = arrival_of(pairs.from);
+  co_await std::move(arrived);
+  Task<std::vector<HeldTensor>> givers = holders_of(world, pairs.from, pairs.types);
+  std::vector<HeldTensor> given = co_await std::move(givers);
+  std::vector<PlacedTensor> sources = placed(pairs, std::move(given));
+  Task<std::vector<HeldTensor>> takers = holders_of(world, pairs.to, pairs.types);
+  std::vector<HeldTensor> taken = co_await std::move(takers);
+  std::vector<PlacedTensor> targets = placed(pairs, std::move(taken));
+  const std::int64_t bytes = sources.empty() ? 0 : sources.back().end;
+  const Bands bands({bytes}, {{0, 0, bytes}}, world.size(), window_bytes(world.size()));
+  Exchange collecting(world, bands, sources), spreading(world, bands, targets);
+  const std::vector<int> last = spreading.last_windows();
+  PartsToSave reads(pairs.from, pairs.types);
+  ByteVector whole;
+  for (int window = -1; window < bands.windows(); ++window) {
+    if (window >= 0) {
+      whole.resize(static_cast<std::size_t>(bytes_in_memory(bands.window(world.rank(), window))));
+      Task<void> collected = collecting.collect(window, reads, whole);
+      co_await std::move(collected);
+      Task<void> spread = spreading.spread(window, whole, parts);
+      co_await std::move(spread);
+    }
+    for (std::size_t i = 0; i < last.size(); ++i) {
+      if (last[i] != window) continue;
+      reads.let_go(i);
+      parts.put(i);
+    }
+  }
+}
+
 }  // namespace
 
 // As if `from` were saved into one file without a header and loaded from it.
@@ -100,35 +132,8 @@ Task<LoadReport> copy_state(State from, State to, LoadOptions options, CallSite 
       *world, "copy_state", both,
       str_cat("strict ", options.strict, ", cast ", static_cast<int>(options.cast)), failed);
   co_await std::move(same);
-  pairs.from = without_partials(std::move(pairs.from));
-  Task<void> arrived = arrival_of(pairs.from);
-  co_await std::move(arrived);
-  Task<std::vector<HeldTensor>> givers = holders_of(*world, pairs.from, pairs.types);
-  std::vector<HeldTensor> given = co_await std::move(givers);
-  std::vector<PlacedTensor> sources = placed(pairs, std::move(given));
-  Task<std::vector<HeldTensor>> takers = holders_of(*world, pairs.to, pairs.types);
-  std::vector<HeldTensor> taken = co_await std::move(takers);
-  std::vector<PlacedTensor> targets = placed(pairs, std::move(taken));
-  const std::int64_t bytes = sources.empty() ? 0 : sources.back().end;
-  const Bands bands({bytes}, {{0, 0, bytes}}, world->size(), window_bytes(world->size()));
-  Exchange collecting(*world, bands, sources), spreading(*world, bands, targets);
-  const std::vector<int> last = spreading.last_windows();
-  PartsToSave reads(pairs.from, pairs.types);
-  ByteVector whole;
-  for (int window = -1; window < bands.windows(); ++window) {
-    if (window >= 0) {
-      whole.resize(static_cast<std::size_t>(bytes_in_memory(bands.window(world->rank(), window))));
-      Task<void> collected = collecting.collect(window, reads, whole);
-      co_await std::move(collected);
-      Task<void> spread = spreading.spread(window, whole, *parts);
-      co_await std::move(spread);
-    }
-    for (std::size_t i = 0; i < last.size(); ++i) {
-      if (last[i] != window) continue;
-      reads.let_go(i);
-      parts->put(i);
-    }
-  }
+  Task<void> moved = move(*world, pairs, *parts);
+  co_await std::move(moved);
   const std::exception_ptr differs = failure_of([&] {
     for (const Pairs::Tied& tied : pairs.tied)
       CS_REQUIRE(has_same_bits(tied.copy, tied.of), "copy_state: '", shortened(tied.name),

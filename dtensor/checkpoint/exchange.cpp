@@ -69,14 +69,21 @@ Task<void> Exchange::collect(int window, PartsToSave& parts, std::span<std::byte
   Task<ReceivedBytes> exchanged = exchange_bytes(world_, std::move(sent), std::move(send_counts),
                                                  std::move(recv_counts), pool_);
   const ReceivedBytes received = co_await std::move(exchanged);
+  place(window, parts, *received, bytes);
+}
+
+// What others have sent and what this rank has itself into its window; between tensors: 0.
+void Exchange::place(int window, PartsToSave& parts, const ByteVector& received,
+                     std::span<std::byte> bytes) {
+  const int me = world_.rank();
   ByteVector own;
-  std::size_t covered = 0;  // of the window; what lies between tensors is 0
+  std::size_t covered = 0;
   each_tensor(me, window, [&](std::size_t, std::int64_t begin, std::int64_t end, std::int64_t at) {
     std::ranges::fill(bytes.subspan(covered, static_cast<std::size_t>(at) - covered), std::byte{});
     covered = static_cast<std::size_t>(at + end - begin);
   });
   std::ranges::fill(bytes.subspan(covered), std::byte{});
-  const std::byte* next = received->data();
+  const std::byte* next = received.data();
   for (int giver = 0; giver < world_.size(); ++giver)
     each_tensor(
         me, window, [&](std::size_t i, std::int64_t begin, std::int64_t end, std::int64_t at) {

@@ -45,6 +45,8 @@ class Exchange {
   void each_tensor(int rank, int window, Each&& each) const;
 
   // Empty, of the pool, with room for so many bytes.
+  void place(int window, PartsToSave& parts, const ByteVector& received,
+             std::span<std::byte> bytes);
   ByteVector room_for(const std::vector<std::int64_t>& counts) const;
 
   World& world_;

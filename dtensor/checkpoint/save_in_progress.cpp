@@ -162,6 +162,7 @@ Task<std::vector<std::uint64_t>> gather_hashes(World& world, std::vector<std::ui
 struct SaveInProgress::Inside {
   Inside(World& of, SavingHow with) : world(of), how(std::move(with)) {}
 
+  void make_files(const std::string& place, bool overwrite);
   Task<void> collect(Plan& plan);
   // The rest, once all ranks have written: rank 0's thread gives the folder its name.
   Task<void> commit();
@@ -216,14 +217,7 @@ Task<std::unique_ptr<SaveInProgress>> SaveInProgress::begin(State state, std::st
   in.texts = std::move(beside.files);
   in.texts.merge(plan.texts);
   const WaitLimit disk(limit_of_disks(*world));
-  if (world->rank() == 0)
-    failed = failure_of([&] {
-      in.made = std::make_shared<NewFolder>(place, options.overwrite);
-      if (in.has_hashes) in.made->make_folder("training");
-      for (const FileLayout::File& file : in.files)
-        OutputFile::make(in.made->at(file.name), file.bytes);
-      for (const auto& [name, text] : in.texts) in.made->write(name, text);
-    });
+  if (world->rank() == 0) failed = failure_of([&] { in.make_files(place, options.overwrite); });
   Task<void> begun = agree(*world, failed);
   co_await std::move(begun);
   in.writer = std::make_shared<BandWriter>(NewFolder::part_of(place), in.files, in.has_hashes);
@@ -235,6 +229,14 @@ Task<std::unique_ptr<SaveInProgress>> SaveInProgress::begin(State state, std::st
               "' was being saved when the program ended, and is lost unless it is there; await the "
               "Saving, or Checkpoints::finish()"));
   co_return std::unique_ptr<SaveInProgress>(new SaveInProgress(std::move(inside)));
+}
+
+// Rank 0's: the folder, all files in their sizes, and what is small.
+void SaveInProgress::Inside::make_files(const std::string& place, bool overwrite) {
+  made = std::make_shared<NewFolder>(place, overwrite);
+  if (has_hashes) made->make_folder("training");
+  for (const FileLayout::File& file : files) OutputFile::make(made->at(file.name), file.bytes);
+  for (const auto& [name, text] : texts) made->write(name, text);
 }
 
 Task<void> SaveInProgress::Inside::collect(Plan& plan) {
