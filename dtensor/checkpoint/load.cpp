@@ -139,13 +139,13 @@ class ReadAhead {
 };
 
 // Where the tensors lie in the files: with what each rank holds of them, and as ranges in order.
-struct Ranges {
+struct StoredRanges {
   std::vector<PlacedTensor> placed;
   std::vector<FileBytes> wanted;
   std::vector<std::int64_t> sizes;  // of the files
 
-  Ranges(const std::vector<Loaded>& to_load, std::vector<HeldTensor> held,
-         const ModelFolder& folder) {
+  StoredRanges(const std::vector<Loaded>& to_load, std::vector<HeldTensor> held,
+               const ModelFolder& folder) {
     for (std::size_t i = 0; i < to_load.size(); ++i) {
       const Loaded& loaded = to_load[i];
       const SafetensorsHeader& file = folder.files()[loaded.place.file];
@@ -161,7 +161,8 @@ struct Ranges {
 };
 
 // Reads the files window by window and fills `parts`; counts the bytes that this rank has read.
-Task<std::int64_t> fill(World& world, const OpenFiles& files, Ranges ranges, PartsToLoad& parts) {
+Task<std::int64_t> fill(World& world, const OpenFiles& files, StoredRanges ranges,
+                        PartsToLoad& parts) {
   const Bands bands(ranges.sizes, ranges.wanted, world.size(), window_bytes(world.size()));
   Exchange exchange(world, bands, ranges.placed);
   const std::vector<int> last = exchange.last_windows();
@@ -228,7 +229,7 @@ Task<LoadReport> load_files(State state, FilesToLoad from, LoadOptions options) 
   Task<std::vector<HeldTensor>> holders = holders_of(*world, tensors, types);
   std::vector<HeldTensor> held = co_await std::move(holders);
   Task<std::int64_t> filled =
-      fill(*world, *files, Ranges(to_load, std::move(held), files->folder), *parts);
+      fill(*world, *files, StoredRanges(to_load, std::move(held), files->folder), *parts);
   report.bytes = co_await std::move(filled);
   failed = failure_of([&] {
     for (const Loaded& loaded : to_load)
