@@ -26,7 +26,7 @@ enum class MessageKind : std::uint8_t {
   Output,       // of the program's stdout
   ErrorOutput,  // and its stderr
   InputTaken,   // a piece of stdin has been written to the program
-  Failed,       // a failure_record.h
+  Failed,       // a failure_record.h; process: 1 if the program wrote it itself
   Ended,        // how the program ended, to_word(ExitStatus)
   Drained,      // all of its output has been sent
   // From `coshard run` to a guard.

@@ -226,6 +226,50 @@ class Run(Jobs):
         self.check(job, 2)
         self.assertRegex(job.err.splitlines()[-1], r"^error: rank [01] exited with code 2: .*many")
 
+    def test_a_failure_of_a_program_that_a_rank_has_started_is_not_that_of_the_rank(self):
+        rank = "rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; "
+        job = self.job("-n", "2", "sh", "-c", rank + f"if [ $rank = 0 ]; then {QUICKSTART} --ranks many; sleep 600; fi; sleep 1; exit 5")
+        self.check(job, 5, "error: rank 1 exited with code 5")
+
+    # A rank in Python that says what the library says, a record is: kind, rank, text, module, place, missing, of a peer.
+    RECORDS = RANK + ("import socket\ndef record(text, of_peer='0', who=rank):\n"
+                      "  s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\n"
+                      "  s.sendto(text if isinstance(text, bytes) else ''.join(f + '\\0' for f in ('timeout', str(who), text, '', '', '', of_peer)).encode(),\n"
+                      "           '\\0' + os.environ['COSHARD_FAILURE_SOCKET'])\n")
+
+    def records(self, rank_0, rank_1, code, last):
+        program = self.RECORDS + f"if rank == 1:\n  {rank_1}\nelse:\n  {rank_0}\n"
+        self.check(self.job("-n", "2", PYTHON, "-c", program), code, last)
+
+    def test_the_first_record_of_a_program_counts(self):
+        last = "error: rank 1 exited with code 3: rank 1: disk full"
+        for more in ("record(b'nonsense')", "record('another')", "record('rank 0 ended', '1')", "record(b'x' * 8192)"):
+            self.records("time.sleep(0.8); record('late'); sys.exit(4)", f"time.sleep(0.3); record('disk full'); {more}; time.sleep(1); sys.exit(3)", 3, last)
+        self.records("time.sleep(600)", "record('rank 0 ended', '1'); record('disk full'); sys.exit(3)", 3, last)
+
+    def test_what_a_program_records_after_it_has_recovered_is_new(self):
+        self.records("time.sleep(600)", "record('no memory'); record(b''); sys.exit(3)", 3, "error: rank 1 exited with code 3")
+        self.records("time.sleep(600)", "record('no memory'); record(b''); record('disk full'); sys.exit(3)", 3,
+                     "error: rank 1 exited with code 3: rank 1: disk full")
+
+    def test_a_program_that_only_tells_of_a_peer_is_the_cause_if_nobody_else_is(self):
+        self.records("time.sleep(600)", "record('rank 0 has died', '1'); sys.exit(3)", 3, "error: rank 1 exited with code 3: rank 1: rank 0 has died")
+        self.records("time.sleep(0.8); os._exit(5)", "record('rank 0 has died', '1'); sys.exit(3)", 5, "error: rank 0 exited with code 5")
+
+    def test_many_records_do_no_harm(self):
+        floods = "end = time.time() + 2\n  while time.time() < end: record('x' * 6000); record(b'')\n  record('disk full'); sys.exit(3)"
+        self.records("time.sleep(600)", floods, 3, "error: rank 1 exited with code 3: rank 1: disk full")
+
+    def test_a_child_that_outlives_a_job_that_succeeds_is_no_failure(self):
+        # hydra waits for it, since it has inherited a descriptor
+        job = Job("-n", "2", "sh", "-c", "setsid sleep 20 & exit 0")
+        self.assertEqual(job.end().code, 0, job.err)
+
+    def test_the_cause_is_a_line_of_its_own(self):
+        job = self.job("-n", "2", "--no-prefix", "sh", "-c", "printf 'error: rank 9 died' >&2; exit 3")
+        self.check(job, 3)
+        self.assertRegex(job.err.splitlines()[-1], r"^error: rank [01] exited with code 3$")
+
     def test_a_failure_of_a_program_that_a_rank_has_started_is_told_with_the_code_of_the_rank(self):
         with_shell = f"{QUICKSTART} --ranks many || exit 9"
         job = self.job("-n", "1", "sh", "-c", with_shell)

@@ -40,7 +40,7 @@ std::string Ending::text() const {
       return str_cat("was killed by ", signal_text(value),
                      value == SIGKILL ? " (out of memory?)" : "");
     case Kind::NotStarted: return str_cat("could not be started: ", std::strerror(value));
-    case Kind::Missing: return str_cat("has not started within ", value, " s");
+    case Kind::Missing: return str_cat("has not started within ", value / 1000.0, " s");
     case Kind::Unwritten: return str_cat("could not be written: ", std::strerror(value));
     case Kind::Lost: break;
   }

@@ -10,7 +10,7 @@ struct Ending {
     Killed,      // value: signal
     NotStarted,  // value: errno
     Lost,        // the connection of its guard has ended; `why`
-    Missing,     // its guard did not connect; value: the timeout in seconds
+    Missing,     // its guard did not connect; value: the timeout in milliseconds
     Unwritten,   // its output could not be written; value: errno
   };
   Kind kind = Kind::Exited;

@@ -13,7 +13,8 @@
 
 namespace coshard::job {
 
-FailureSocket::FailureSocket(boost::asio::io_context& io, std::function<void(std::string)> received)
+FailureSocket::FailureSocket(boost::asio::io_context& io,
+                             std::function<void(std::string, int)> received)
     : name_("coshard-failure-" + random_nonce()), received_(std::move(received)), socket_(io) {
   sockaddr_un own{};
   own.sun_family = AF_UNIX;  // an abstract name begins with a zero byte
@@ -39,7 +40,8 @@ void FailureSocket::wait() {
 }
 
 void FailureSocket::drain() {
-  for (;;) {
+  constexpr int kMost = 1024;  // more than a socket holds
+  for (int i = 0; i < kMost; ++i) {
     iovec into{buffer_.data(), buffer_.size()};
     alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(ucred))> control{};
     msghdr message{};
@@ -51,7 +53,8 @@ void FailureSocket::drain() {
     if (first == nullptr || first->cmsg_type != SCM_CREDENTIALS) continue;
     ucred sender{};
     std::memcpy(&sender, CMSG_DATA(first), sizeof sender);
-    if (sender.uid == ::geteuid()) received_({buffer_.data(), static_cast<std::size_t>(bytes)});
+    if (sender.uid == ::geteuid())
+      received_({buffer_.data(), static_cast<std::size_t>(bytes)}, sender.pid);
   }
 }
 

@@ -11,18 +11,19 @@ namespace coshard::job {
 
 class FailureSocket {
  public:
-  // `received` gets what processes of this user send, to the socket whose name() only the program
-  // knows. Error{CommFailed}: it cannot be opened.
-  FailureSocket(boost::asio::io_context& io, std::function<void(std::string bytes)> received);
+  // `received` gets what processes of this user send to the socket, and their pids.
+  // Error{CommFailed}: it cannot be opened.
+  FailureSocket(boost::asio::io_context& io,
+                std::function<void(std::string bytes, int pid)> received);
   const std::string& name() const { return name_; }  // without the zero byte that it begins with
-  // Takes what has been sent by now.
+  // Takes what has been sent by now; of a flood, a part.
   void drain();
 
  private:
   void wait();
 
   std::string name_;
-  std::function<void(std::string)> received_;
+  std::function<void(std::string, int)> received_;
   boost::asio::posix::stream_descriptor socket_;
   std::array<char, 8192> buffer_{};
 };

@@ -15,6 +15,7 @@
 #include <deque>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <sstream>
 
 #include <coshard/runtime/error.h>
@@ -47,8 +48,7 @@ class Guard {
         signals_(io),
         grace_(io),
         will_(will),
-        failures_(io,
-                  [this](std::string record) { tell(MessageKind::Failed, std::move(record)); }) {}
+        failures_(io, [this](const std::string& bytes, int pid) { recorded(bytes, pid); }) {}
 
   int run(const std::vector<std::string>& program, Stdin in) {
     for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2})
@@ -162,6 +162,26 @@ class Guard {
     input_.close(ignored);
   }
 
+  // Why it fails ---------------------------------------------------------------------------------
+
+  // The first record counts until the program has recovered, which it tells by no bytes; one that
+  // only reports a peer's failure gives way to one of its own.
+  void recorded(const std::string& bytes, int pid) {
+    const auto record = record_of(std::string_view(bytes));
+    if (!record && !bytes.empty()) return;
+    const bool is_first = record && (!record_ || (record_->of_peer && !record->of_peer));
+    if (!is_first && !(bytes.empty() && record_)) return;
+    record_ = record;
+    // One that the program has started may fail, and the program go on.
+    tell_of_record_ = ControlMessage{MessageKind::Failed, pid == pid_ ? 1 : 0, bytes};
+    if (run_->has_sent_all()) tell_record();
+  }
+  // Of many that replace each other, the last one.
+  void tell_record() {
+    if (!gone_ && tell_of_record_) run_->send(*tell_of_record_);
+    tell_of_record_.reset();
+  }
+
   // How it ends -----------------------------------------------------------------------------------
 
   void hear_signals() {
@@ -185,6 +205,7 @@ class Guard {
     has_ended_ = true;
     stop_feeding();
     failures_.drain();  // before its end is told
+    tell_record();
     tell(MessageKind::Ended, to_word(ending_));
     if (gone_) return io_.stop();
     for (Stream& stream : streams_)
@@ -222,6 +243,8 @@ class Guard {
   asio::steady_timer grace_;
   LastWill& will_;
   FailureSocket failures_;
+  std::optional<FailureRecord> record_;
+  std::optional<ControlMessage> tell_of_record_;  // later: much is unsent
   pid_t pid_ = 0;
   Ending ending_;
   bool gone_ = false, has_ended_ = false, drained_ = false;

@@ -94,9 +94,8 @@ Supervisor::Await<void> Supervisor::expect_guards() {
   co_await start_.async_wait(asio::use_awaitable);
   const auto late = std::ranges::find_if_not(ranks_, [](const auto& rank) { return rank->came(); });
   if (late == ranks_.end()) co_return;
-  const auto seconds = std::chrono::ceil<std::chrono::seconds>(options_.start_timeout);
   failed({static_cast<int>(late - ranks_.begin()),
-          {Ending::Kind::Missing, static_cast<int>(seconds.count())}});
+          {Ending::Kind::Missing, static_cast<int>(options_.start_timeout.count())}});
 }
 
 bool Supervisor::entered(const Guard& guard) {
@@ -105,43 +104,46 @@ bool Supervisor::entered(const Guard& guard) {
   if (rank.came()) return false;
   rank.guard = guard;
   guard->listen(
-      [this, &rank](const Guard&, const ControlMessage& message) {
-        received(rank, message.kind, message.text);
-      },
+      [this, &rank](const Guard&, const ControlMessage& message) { received(rank, message); },
       [this, &rank](const Guard&, const std::string& why) { lost(rank, why); });
   if (rank.number == 0) open_stdin();
   if (std::ranges::all_of(ranks_, [](const auto& each) { return each->came(); })) acceptor_.close();
   return true;
 }
 
-void Supervisor::received(Rank& rank, MessageKind kind, const std::string& text) {
-  switch (kind) {
+void Supervisor::received(Rank& rank, const ControlMessage& message) {
+  const std::string& text = message.text;
+  switch (message.kind) {
     case MessageKind::Output: rank.out.add(text), ++rank.untaken[0]; return take(rank);
     case MessageKind::ErrorOutput: rank.err.add(text), ++rank.untaken[1]; return take(rank);
     case MessageKind::InputTaken: return fed();
     case MessageKind::Failed:  // empty: it has recovered
+      if (rank.ended) return;  // by what it has left behind
       rank.record = coshard::record_of(std::string_view(text));
-      rank.recorded = ++received_;
+      rank.recorded = message.process == 1 ? ++received_ : 0;
       return;
     case MessageKind::Ended:
       rank.ended = true;
       if (rank.number == 0) in_.reset();
       if (const Ending ending = ending_of(text); !ending.ok()) failed({rank.number, ending});
       return take(rank);
-    case MessageKind::Drained:
-      rank.out.end();
-      rank.err.end();
-      rank.drained = true;
-      return look_whether_over();
+    case MessageKind::Drained: return drained(rank);
     default: fail(ErrorKind::CommFailed, "not a message of a guard");
   }
+}
+
+void Supervisor::drained(Rank& rank) {
+  rank.out.end();
+  rank.err.end();
+  rank.drained = true;
+  check_over();
 }
 
 void Supervisor::lost(Rank& rank, const std::string& why) {
   rank.guard = nullptr;
   if (rank.drained) return;
   if (!std::exchange(rank.ended, true)) failed({rank.number, {Ending::Kind::Lost, 0, why}});
-  received(rank, MessageKind::Drained, "");
+  drained(rank);
 }
 
 void Supervisor::send_signal(int signal) {
@@ -170,6 +172,7 @@ Supervisor::Await<void> Supervisor::hear_signals() {
 void Supervisor::pass_on(int signal) {
   const bool again =
       signal == SIGINT && std::exchange(interrupted_, interrupted_ || signal == SIGINT);
+  interrupted_twice_ = interrupted_twice_ || again;
   told_to_end_ = true;
   send_signal(again ? SIGKILL : signal);
   const bool all_came = std::ranges::all_of(ranks_, [](const auto& rank) { return rank->came(); });
@@ -219,10 +222,10 @@ Supervisor::Await<void> Supervisor::end_others() {
   send_signal(SIGKILL);
   co_await pause(kKill);
   for (const auto& rank : ranks_)  // gives up on those that have not answered
-    if (!rank->drained) received(*rank, MessageKind::Drained, "");
+    if (!rank->drained) drained(*rank);
 }
 
-void Supervisor::look_whether_over() {
+void Supervisor::check_over() {
   if (over_ || !std::ranges::all_of(ranks_, &Rank::drained)) return;
   over_ = true;
   for (const auto& rank : ranks_)
@@ -241,6 +244,7 @@ Supervisor::Await<void> Supervisor::end_launcher() {
   }
   co_await pause(patience);
   if (launcher_ending_) co_return;
+  ends_launcher_ = true;
   ::kill(launcher_, SIGTERM);
   co_await pause(kLauncherOnSignal);
   if (launcher_ending_) co_return;
@@ -280,13 +284,13 @@ void Supervisor::reap_launcher() {
   ::kill(-launcher_, SIGKILL);  // processes that it has left behind
   show_what_is_there(launcher_out_, *launcher_says_);
   show_what_is_there(launcher_err_, *launcher_complains_);
-  if (!over_ || !launcher_ending_->ok()) failed({-1, *launcher_ending_});
+  if (!over_ || !(launcher_ending_->ok() || ends_launcher_)) failed({-1, *launcher_ending_});
   if (over_) {
     asio::co_spawn(io_, finish(), asio::detached);
     return;
   }
   for (const auto& rank : ranks_)
-    if (rank->guard == nullptr && !rank->drained) received(*rank, MessageKind::Drained, "");
+    if (rank->guard == nullptr && !rank->drained) drained(*rank);
 }
 
 // What to say of it ----------------------------------------------------------------------------
@@ -299,16 +303,21 @@ const FailureRecord* Supervisor::record_of(const Failure& failure) const {
   return record ? &*record : nullptr;
 }
 
-// What arrived first: the record of a program that has failed, or its end, if it wrote none. A
-// program that only reports a peer's failure is the cause if no other is known.
+// What arrived first: the record of a program that has failed, or its end, if it wrote none. Next
+// best is a record of a program that was ended before it had ended itself, then one that only
+// reports a peer's failure.
 Supervisor::Failure Supervisor::cause_of_all() const {
   if (first_->rank < 0) return *first_;
+  enum Rating { Own, OwnButEnded, OfPeer, Ended };
   const auto when = [this](const Failure& failure) {
     const FailureRecord* const record = record_of(failure);
-    const bool of_others = record != nullptr ? record->of_peer : failure.by_signal;
-    const int number = record == nullptr ? failure.number
-                                         : ranks_[static_cast<std::size_t>(failure.rank)]->recorded;
-    return std::pair(of_others, number);
+    const int recorded =
+        record == nullptr ? 0 : ranks_[static_cast<std::size_t>(failure.rank)]->recorded;
+    const Rating rating = record != nullptr && record->of_peer ? OfPeer
+                          : !failure.by_signal                 ? Own
+                          : recorded > 0                       ? OwnButEnded
+                                                               : Ended;
+    return std::pair(rating, recorded > 0 ? recorded : failure.number);
   };
   return *std::ranges::min_element(failures_, {}, when);
 }
@@ -324,11 +333,21 @@ std::string Supervisor::cause() const {
     who += " on " + host_of(options_.hosts, first.rank);
   if (ending.kind == Ending::Kind::NotStarted)
     return str_cat(who, ": ", options_.program, ' ', ending.text());
-  if (ending.kind == Ending::Kind::Lost && launcher_ending_ && !launcher_ending_->ok())
-    return str_cat(who, ' ', ending.text(), "; ", launcher_name_, ' ', launcher_ending_->text());
   const FailureRecord* const record = record_of(first);
-  if (record == nullptr) return who + ' ' + ending.text();
-  return str_cat(who, first.by_signal ? " failed" : ' ' + ending.text(), ": ", record->line());
+  const std::string why = record == nullptr ? "" : ": " + record->line();
+  if (ending.kind == Ending::Kind::Lost && launcher_ending_ && !launcher_ending_->ok()) {
+    const std::string launcher = str_cat(launcher_name_, ' ', launcher_ending_->text());
+    const auto lost = std::ranges::count(
+        failures_, Ending::Kind::Lost, [](const Failure& failure) { return failure.ending.kind; });
+    if (lost > 1 && record == nullptr) return launcher;  // which was the first, nobody can know
+    return str_cat(who, ' ', ending.text(), why, "; ", launcher);
+  }
+  const bool killed = interrupted_twice_ && ending.kind == Ending::Kind::Killed &&
+                      ending.value == SIGKILL;  // not for want of memory
+  const std::string how = first.by_signal && record != nullptr ? "failed"
+                          : killed                             ? "was killed by SIGKILL"
+                                                               : ending.text();
+  return str_cat(who, ' ', how, why);
 }
 
 int Supervisor::code() const {
@@ -371,8 +390,9 @@ void Supervisor::make_outlets() {
   err_ = same_file(STDOUT_FILENO, STDERR_FILENO) ? out_ : make();
 }
 
-Lines Supervisor::lines_to(int fd, const std::string& prefix) const {
-  return {prefix, [fd, outlet = fd == STDOUT_FILENO ? out_ : err_](std::string_view text) {
+Lines Supervisor::lines_to(int fd, const std::string& prefix) {
+  return {prefix, [this, fd, outlet = fd == STDOUT_FILENO ? out_ : err_](std::string_view text) {
+            if (outlet == err_ && !text.empty()) last_error_byte_ = text.back();
             outlet->write(fd, text);
           }};
 }
@@ -419,7 +439,9 @@ Supervisor::Await<void> Supervisor::finish() {
   int error = out_->error() != 0 ? out_->error() : err_->error();
   if (out_->waiting() > 0) error = EINTR;  // given up after a signal
   if (!first_ && error != 0) first_ = Failure{-1, {Ending::Kind::Unwritten, error}, {}};
-  if (first_) err_->write(STDERR_FILENO, str_cat("error: ", printable(cause()), '\n'));
+  if (first_)
+    err_->write(STDERR_FILENO,
+                str_cat(last_error_byte_ == '\n' ? "" : "\n", "error: ", printable(cause()), '\n'));
   co_await flush(*err_);
   io_.stop();
 }

@@ -58,7 +58,7 @@ class Supervisor {
     bool ended = false;                   // its program
     bool drained = false;                 // no more output will arrive
     std::optional<FailureRecord> record;  // why it has failed, if the program has said so
-    int recorded = 0;                     // when: the number of that message
+    int recorded = 0;  // the number of that message; 0: by a process that the program has started
     bool came() const { return guard != nullptr || drained; }
   };
   // From the first failure to the end of the job and of its output.
@@ -73,7 +73,8 @@ class Supervisor {
 
   Await<void> expect_guards();
   bool entered(const Guard& guard);
-  void received(Rank& rank, MessageKind kind, const std::string& text);
+  void received(Rank& rank, const ControlMessage& message);
+  void drained(Rank& rank);
   void lost(Rank& rank, const std::string& why);
 
   void open_stdin();
@@ -81,7 +82,7 @@ class Supervisor {
   void fed();
 
   void make_outlets();
-  Lines lines_to(int fd, const std::string& prefix) const;
+  Lines lines_to(int fd, const std::string& prefix);
   void take(Rank& rank);
   void written();
   Await<void> finish();
@@ -103,7 +104,7 @@ class Supervisor {
   Await<void> end_others();
   Await<void> end_launcher();
   Await<void> pause(std::chrono::milliseconds time);
-  void look_whether_over();
+  void check_over();
   void send_signal(int signal);
 
   boost::asio::io_context& io_;
@@ -124,7 +125,9 @@ class Supervisor {
   std::optional<Ending> launcher_ending_;
   Descriptor launcher_out_, launcher_err_;
   std::unique_ptr<Lines> launcher_says_, launcher_complains_;
-  bool over_ = false, interrupted_ = false, ends_others_ = false, told_to_end_ = false;
+  char last_error_byte_ = '\n';  // on stderr
+  bool over_ = false, interrupted_ = false, interrupted_twice_ = false, ends_others_ = false,
+       ends_launcher_ = false, told_to_end_ = false;
 };
 
 }  // namespace coshard::job

@@ -36,7 +36,7 @@ TEST(Ending, SaysWhatHappened) {
   EXPECT_EQ((Ending{Kind::Killed, 40}.text()), "was killed by signal 40");
   EXPECT_EQ((Ending{Kind::NotStarted, ENOENT}.text()),
             "could not be started: No such file or directory");
-  EXPECT_EQ((Ending{Kind::Missing, 60}.text()), "has not started within 60 s");
+  EXPECT_EQ((Ending{Kind::Missing, 60'000}.text()), "has not started within 60 s");
   EXPECT_EQ((Ending{Kind::Lost, 0, "its connection closed"}.text()),
             "was lost: its connection closed");
   EXPECT_EQ((Ending{Kind::Unwritten, ENOSPC}.text()),

@@ -1,6 +1,7 @@
 #include "tools/run/failure_socket.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -16,7 +17,10 @@ struct Listening {
   ~Listening() { ::unsetenv(kFailureVariable); }
   std::vector<std::string> got;
   boost::asio::io_context io;
-  FailureSocket socket{io, [this](std::string bytes) { got.push_back(std::move(bytes)); }};
+  FailureSocket socket{io, [this](std::string bytes, int pid) {
+                         EXPECT_EQ(pid, ::getpid());
+                         got.push_back(std::move(bytes));
+                       }};
 };
 
 TEST(FailureSocket, ReceivesWhatTheLibraryReports) {
