@@ -180,7 +180,7 @@ void fully_shard(Module& module, const DeviceMesh& mesh, FullyShardOptions optio
   CS_REQUIRE(mesh.ndim() <= 2, "fully_shard: the mesh ", mesh, " has ", mesh.ndim(),
              " dimensions; pass the one along which parameters are sharded, mesh[\"dp\"], or two: "
              "the first holds replicas of the shards");
-  CS_REQUIRE(mesh.contains_this_rank(), "fully_shard: rank ", mesh.get_rank(),
+  CS_REQUIRE(mesh.contains_this_rank(), "fully_shard: rank ", mesh.world().rank(),
              " is not in the mesh ", mesh);
   CS_REQUIRE(options.reduce == Reduce::Sum || options.reduce == Reduce::Avg,
              "fully_shard: reduce must be Sum or Avg, got ", to_string(options.reduce));
