@@ -11,9 +11,10 @@ namespace {
 void distribute_parameters(Module& module, const DeviceMesh& mesh, const PartitionFn& partition_fn,
                            const ParallelizeOptions& options) {
   for (const NamedParameter& p : module.named_parameters())
-    CS_REQUIRE(!p.slot->grad_meta() || !p.slot->grad_meta()->is_shard,
-               "distribute_module: parameter '", p.name, "' is ", *p.slot,
-               ", a shard of fully_shard; call distribute_module first, then fully_shard");
+    if (const auto& meta = p.slot->grad_meta(); meta && meta->owner != nullptr)
+      fail(ErrorKind::BadInput,
+           str_cat("distribute_module: parameter '", p.name, "' is ", *p.slot, ", a shard of ",
+                   meta->owner->name, "; call distribute_module first, then ", meta->owner->name));
   Ties ties(module);
   for (const auto& [path, below] : module.named_modules()) {
     if (!partition_fn) break;

@@ -57,7 +57,7 @@ std::vector<std::shared_ptr<ShardGroup>> groups_within(Module& module) {
   const std::vector<NamedModule> parts = module.named_modules();
   std::vector<std::shared_ptr<ShardGroup>> groups;
   for (const NamedModule& part : parts) {
-    const std::shared_ptr<ShardGroup>& group = part.module->shard_group();
+    const std::shared_ptr<ShardGroup> group = shard_group_of(*part.module);
     if (!group) continue;
     const auto holds = [&](const NamedModule& m) { return m.module == &group->module(); };
     const bool is_within = std::ranges::any_of(parts, holds) && &group->module() != &module;
@@ -161,17 +161,6 @@ void cut(std::vector<ShardedParameter>& parameters, const DeviceMesh& mesh,
 
 }  // namespace
 
-std::uint64_t ShardGroup::newest_behind(const Inputs& inputs) {
-  std::uint64_t newest = 0;
-  const auto look = [&](const Tensor& x) {
-    if (x.defined() && x.requires_grad() && x.grad_meta()->producer)
-      newest = std::max(newest, x.grad_meta()->producer->sequence);
-  };
-  for (const Tensor& x : inputs.args) look(x);
-  for (const auto& named : inputs.kwargs) look(named.second);
-  return newest > 0 ? newest : newest_record();
-}
-
 void ShardGroup::leave(std::vector<Tensor>& outputs, std::uint64_t behind) {
   if (!grad_enabled()) return;
   for (Tensor& y : outputs) {
@@ -191,7 +180,7 @@ void fully_shard(Module& module, const DeviceMesh& mesh, FullyShardOptions optio
   CS_REQUIRE(mesh.ndim() <= 2, "fully_shard: the mesh ", mesh, " has ", mesh.ndim(),
              " dimensions; pass the one along which parameters are sharded, mesh[\"dp\"], or two: "
              "the first holds replicas of the shards");
-  CS_REQUIRE(mesh.contains_this_rank(), "fully_shard: rank ", mesh.get_rank(),
+  CS_REQUIRE(mesh.contains_this_rank(), "fully_shard: rank ", mesh.world().rank(),
              " is not in the mesh ", mesh);
   CS_REQUIRE(options.reduce == Reduce::Sum || options.reduce == Reduce::Avg,
              "fully_shard: reduce must be Sum or Avg, got ", to_string(options.reduce));
@@ -223,7 +212,7 @@ void fully_shard(Module& module, const DeviceMesh& mesh, FullyShardOptions optio
   const auto group = std::make_shared<ShardGroup>(module, std::move(parameters), mesh, options);
   group->adopt_parameters();
   for (const NamedModule& part : module.named_modules())
-    if (!part.module->shard_group()) part.module->set_shard_group(group);
+    if (!part.module->state()) part.module->set_state(group);
   auto schedule = std::make_shared<ShardSchedule>();
   for (const auto& inner : within) {
     schedule->add(inner);

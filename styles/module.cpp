@@ -18,7 +18,7 @@
 #include "dtensor/tape/grad_mode.h"
 #include "runtime/coro/user_call.h"
 #include "runtime/interned_text.h"
-#include "styles/shard_group.h"
+#include "styles/module_state.h"
 
 namespace coshard {
 namespace {
@@ -102,7 +102,7 @@ void Module::left_by(const std::exception_ptr& error) noexcept {
 Task<Tensor> Module::forward(Tensor x, CallSite site) {
   if (site.known()) return forward_for(site, std::move(x));
   const bool arrives = x.defined() && x.in_flight();
-  if (!pre_hooks_.empty() || !post_hooks_.empty() || recompute_ || arrives || leads_group())
+  if (!pre_hooks_.empty() || !post_hooks_.empty() || recompute_ || arrives || has_own_state())
     return forward(Inputs(std::move(x)), site);
   Task<Tensor> body = begin(std::move(x));
   body.set_witness(*this);
@@ -164,16 +164,16 @@ Task<Outputs> Module::call_once(Inputs inputs, CallSite site) {
   if (training_ && grad_enabled()) forwards_ = std::min(forwards_ + 1, 3);
   std::vector<Tensor> arriving;
   std::shared_ptr<void> whole;  // its parameters, until the forward ends, also by an error
-  if (leads_group()) {
-    whole = shard_group_->enter(arriving);
-    shard_group_->cast_inputs(inputs);
+  if (has_own_state()) {
+    whole = state_->enter(arriving);
+    state_->cast_inputs(inputs);
   }
   // All hooks issue what they need before anything is awaited.
   for (const PreHook& hook : pre_hooks_) hook(*this, inputs);
   bool by_shards = takes_shards();  // of its first input
   const auto note = [&](const Tensor& x) {
     const bool left = std::exchange(by_shards, false) && arrives_by_shards(x) &&
-                      !(leads_group() && shard_group_->casts(x));
+                      !(has_own_state() && state_->casts(x));
     if (x.defined() && x.in_flight() && !left) arriving.push_back(x);
   };
   for (const Tensor& x : inputs.args) note(x);
@@ -182,13 +182,13 @@ Task<Outputs> Module::call_once(Inputs inputs, CallSite site) {
     Task<void> arrived = arrival_of(std::move(arriving));
     co_await std::move(arrived);
   }
-  if (leads_group()) shard_group_->cast_inputs(inputs);  // what a pre-hook has issued
-  const std::uint64_t behind = leads_group() ? ShardGroup::newest_behind(inputs) : 0;
+  if (has_own_state()) state_->cast_inputs(inputs);  // what a pre-hook has issued
+  const std::uint64_t behind = has_own_state() ? newest_behind(inputs) : 0;
   Task<Outputs> body = run_all(std::move(inputs));
   Outputs outputs = co_await std::move(body);
   for (const PostHook& hook : post_hooks_) hook(*this, outputs);
-  if (leads_group()) shard_group_->leave(outputs, behind);
-  const bool casts = leads_group() && shard_group_->casts(outputs);
+  if (has_own_state()) state_->leave(outputs, behind);
+  const bool casts = has_own_state() && state_->casts(outputs);
   if (!casts && (post_hooks_.empty() || redistributes_are_deferred())) co_return outputs;
   // Awaiting nothing would still queue this branch behind siblings that wait for collectives.
   const auto arrives = [](const Tensor& y) { return y.defined() && y.in_flight(); };
@@ -196,7 +196,7 @@ Task<Outputs> Module::call_once(Inputs inputs, CallSite site) {
     Task<void> arrived = arrival_of(outputs);
     co_await std::move(arrived);
   }
-  if (casts) shard_group_->cast_outputs(outputs);
+  if (casts) state_->cast_outputs(outputs);
   co_return outputs;
 }
 
@@ -284,7 +284,7 @@ bool Module::is_below(const Module& root) const {
 }
 
 // Whether its forward gathers the parameters of its group.
-bool Module::leads_group() const { return shard_group_ && &shard_group_->module() == this; }
+bool Module::has_own_state() const { return state_ && &state_->module() == this; }
 
 // A module with several parents knows only one of them, so this may have to search from the root.
 void Module::require_registered_below(Module& root) {

@@ -110,11 +110,11 @@ void shard_parameter(Module& module, const std::string& name, const DeviceMesh& 
                      Placement placement, const ParallelizeOptions& options) {
   Tensor& slot = module.parameter(name);
   if (slot.is_distributed()) {
-    const bool is_shard = slot.grad_meta() && slot.grad_meta()->is_shard;
+    const LeafOwner* owner = slot.grad_meta() ? slot.grad_meta()->owner : nullptr;
     CS_REQUIRE(slot.mesh() == mesh, "parallelize_module: parameter '", module.path(),
                module.path().empty() ? "" : ".", name, "' is ", slot, ", not on ", mesh,
-               is_shard ? "; call parallelize_module first, then fully_shard"
-                        : "; apply one plan over one mesh to it");
+               owner != nullptr ? str_cat("; call parallelize_module first, then ", owner->name)
+                                : "; apply one plan over one mesh to it");
     return;
   }
   const bool requires_grad = slot.requires_grad();

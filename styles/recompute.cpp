@@ -113,8 +113,8 @@ class RecomputeNode final : public GradNode {
     // For a part of a sharded module, which does not gather its parameters itself.
     std::vector<Tensor> arriving;
     std::shared_ptr<void> whole;
-    if (const auto& group = module_.shard_group(); group && &group->module() != &module_)
-      whole = group->enter(arriving);
+    if (const auto& state = module_.state(); state && &state->module() != &module_)
+      whole = state->enter(arriving);
     if (!arriving.empty()) {
       Task<void> arrived = arrival_of(std::move(arriving));
       co_await std::move(arrived);

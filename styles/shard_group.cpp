@@ -18,6 +18,14 @@
 #include "runtime/interned_text.h"
 
 namespace coshard {
+namespace {
+
+constexpr LeafOwner kFullyShard{
+    "fully_shard",
+    "call the module that fully_shard was given, which gathers it, or give the module inside to "
+    "fully_shard, too"};
+
+}  // namespace
 
 Tensor part_of_memory(const Tensor& memory, const Shape& shape, std::int64_t begin,
                       std::shared_ptr<const Spec> spec) {
@@ -124,7 +132,7 @@ void ShardGroup::adopt_parameters() {
     p.whole.set_requires_grad(p.requires_grad);
     p.whole.grad_meta()->collector = weak_from_this();
     p.whole.grad_meta()->collected_as = static_cast<int>(i);
-    if (const auto& meta = p.shard.grad_meta()) meta->is_shard = true;
+    if (const auto& meta = p.shard.grad_meta()) meta->owner = &kFullyShard;
   }
   free_memory();
 }

@@ -7,6 +7,7 @@
 #include <coshard/styles/fully_shard.h>
 #include "dtensor/backward/collected_leaves.h"
 #include "dtensor/redistribute/shard_map.h"
+#include "styles/module_state.h"
 #include "styles/shard_layout.h"
 
 namespace coshard {
@@ -60,28 +61,26 @@ class ShardSchedule {
   int running_ = 0;
 };
 
-class ShardGroup final : public GradCollector, public std::enable_shared_from_this<ShardGroup> {
+class ShardGroup final : public GradCollector,
+                         public ModuleState,
+                         public std::enable_shared_from_this<ShardGroup> {
  public:
   ShardGroup(Module& module, std::vector<ShardedParameter> parameters, const DeviceMesh& mesh,
              const FullyShardOptions& options);
   // Makes the gathered parameters report their gradients to this object.
   void adopt_parameters();
-  const Module& module() const { return module_; }
+  const Module& module() const override { return module_; }
   const std::vector<ShardedParameter>& parameters() const { return parameters_; }
   const std::shared_ptr<ShardSchedule>& schedule() const { return schedule_; }
   void set_schedule(std::shared_ptr<ShardSchedule> schedule) { schedule_ = std::move(schedule); }
 
-  // Keeps the parameters whole for the lifetime of the result. Adds to `arriving` what to await.
-  std::shared_ptr<void> enter(std::vector<Tensor>& arriving);
-  // Call with a forward's outputs: backward through them begins with before_backward, and is over
-  // once it has come down to the record number `behind`, which made the newest input.
-  void leave(std::vector<Tensor>& outputs, std::uint64_t behind);
-  static std::uint64_t newest_behind(const Inputs& inputs);
-  // Whether the policy casts this input, or any of these outputs.
-  bool casts(const Tensor& input) const;
-  bool casts(const Outputs& outputs) const;
-  void cast_inputs(Inputs& inputs) const;  // those that have arrived
-  void cast_outputs(Outputs& outputs) const;
+  std::shared_ptr<void> enter(std::vector<Tensor>& arriving) override;
+  // Backward through the outputs begins with before_backward.
+  void leave(std::vector<Tensor>& outputs, std::uint64_t behind) override;
+  bool casts(const Tensor& input) const override;
+  bool casts(const Outputs& outputs) const override;
+  void cast_inputs(Inputs& inputs) const override;
+  void cast_outputs(Outputs& outputs) const override;
   // Issues what backward through the module needs; returns what it must await first. The
   // parameters stay gathered while `running` lives.
   std::vector<Tensor> before_backward(std::shared_ptr<void>& running);
@@ -186,5 +185,10 @@ void copy_into(const Tensor& to, const Tensor& from);
 
 // The tensor that the slot of x holds outside forward: x, or its shard.
 Tensor lasting(const Tensor& x);
+
+// The group that holds this module's own parameters; null: none.
+inline std::shared_ptr<ShardGroup> shard_group_of(const Module& module) {
+  return std::dynamic_pointer_cast<ShardGroup>(module.state());
+}
 
 }  // namespace coshard

@@ -8,7 +8,7 @@ namespace coshard {
 namespace {
 
 ShardGroup& group_of(Module& module, std::string_view who) {
-  const std::shared_ptr<ShardGroup>& group = module.shard_group();
+  const std::shared_ptr<ShardGroup> group = shard_group_of(module);
   CS_REQUIRE(group && &group->module() == &module, who, ": ", module.type_name(), " '",
              module.path(), "' is not a module that fully_shard was called with");
   return *group;

@@ -324,8 +324,9 @@ DeviceMesh DeviceMesh::flatten(std::string name, CallSite site) const {
   return slice(impl_->root, {all}, {name});
 }
 
-Communicator& DeviceMesh::get_group() const {
-  CS_REQUIRE(ndim() == 1, "get_group: ", *this, " has ", ndim(), " dimensions; name one");
+Communicator& DeviceMesh::communicator() const {
+  CS_REQUIRE(ndim() == 1, "communicator: the mesh ", *this, " has ", ndim(),
+             " dimensions; name one of them");
   return communicator(0);
 }
 

@@ -174,10 +174,9 @@ const BranchLocal<bool> replicates_plain;
 // What to do about plain tensors beside DTensors.
 std::string how_to_join(std::span<const Tensor> in) {
   for (const Tensor& t : in)
-    if (t.defined() && t.grad_meta() && t.grad_meta()->is_shard)
+    if (t.defined() && t.grad_meta() && t.grad_meta()->owner != nullptr)
       return str_cat(t.grad_meta()->name.empty() ? describe(t) : std::string(t.grad_meta()->name),
-                     " is this rank's shard of a parameter: call the module that fully_shard was "
-                     "given, which gathers it, or give the module inside to fully_shard, too");
+                     " is this rank's shard of a parameter: ", t.grad_meta()->owner->remedy);
   return "make the plain one a DTensor (distribute_tensor, from_local), or take to_local() of the "
          "other";
 }

@@ -126,7 +126,7 @@ std::optional<Link> known_link(const DeviceMesh& mesh, int m) {
 
 GemmModel gemm_model(const DeviceMesh& mesh, DType dtype) {
   const auto& measured = mesh.calibration();
-  const bool cpu = mesh.device_type() == DeviceKind::Cpu;
+  const bool cpu = mesh.world().device()->kind() == DeviceKind::Cpu;
   return {measured ? measured->table(dtype) : nullptr,
           cpu ? std::max(1, mesh.world().options().threads) : 0};
 }

@@ -83,10 +83,10 @@ void GradientBuckets::adopt_parameters() {
     GradMeta& meta = *slots_[i].parameter.grad_meta();
     CS_REQUIRE(meta.collector.expired(), "DataParallel: parameter ", i, " (", slots_[i].parameter,
                ") belongs to another DataParallel");
-    CS_REQUIRE(!meta.is_shard, "DataParallel: the gradient of parameter ", i, " (",
-               slots_[i].parameter,
-               ") is reduced by fully_shard; call all_reduce_gradients after backward to reduce it "
-               "over another mesh dimension");
+    CS_REQUIRE(
+        meta.owner == nullptr, "DataParallel: the gradient of parameter ", i, " (",
+        slots_[i].parameter, ") is reduced by ", meta.owner->name,
+        "; call all_reduce_gradients after backward to reduce it over another mesh dimension");
     meta.collector = weak_from_this();
     meta.collected_as = static_cast<int>(i);
   }

@@ -117,7 +117,7 @@ std::vector<int> others_along(const DeviceMesh& mesh, int dim) {
   int stride = 1;
   for (int d = mesh.ndim() - 1; d > dim; --d) stride *= mesh.size(d);
   const auto& ranks = mesh.ranks();
-  const auto here = std::ranges::find(ranks, mesh.get_rank()) - ranks.begin();
+  const auto here = std::ranges::find(ranks, mesh.world().rank()) - ranks.begin();
   const int mine = mesh.local_rank(dim);
   std::vector<int> others;
   for (int i = 0; i < mesh.size(dim); ++i)
@@ -141,7 +141,7 @@ void check_replicas_along(std::string_view who, const Tensor& gradient, std::siz
       CS_REQUIRE(std::ranges::find(reduced, rank) == reduced.end(), who, " along '",
                  mesh.names()[static_cast<std::size_t>(dim)], "' of ", mesh,
                  ": the gradient of parameter ", index, " is ", describe(gradient), ", so ranks ",
-                 mesh.get_rank(), " and ", rank,
+                 mesh.world().rank(), " and ", rank,
                  " hold different parts of it; pass a dimension along which it is replicated");
   }
 }

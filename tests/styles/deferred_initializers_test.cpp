@@ -86,7 +86,7 @@ TEST(DeferredInit, S28GivesTheBitsOfEveryInitializer) {
               struct Only : Module {
                 explicit Only(Tensor& x) { register_parameter("x", x); }
               } only(*p.slot);
-              if (!only.shard_group()) fully_shard(only, mesh["dp"]);
+              if (!only.state()) fully_shard(only, mesh["dp"]);
             }
           if (how == "replicas") distribute_module(*module, mesh["dp"]);
           materialize(*module);

@@ -91,7 +91,7 @@ struct Overlapping {
 };
 
 class RunningModule;
-class ShardGroup;    // styles/shard_group.h
+class ModuleState;   // styles/module_state.h
 class ModuleChange;  // module_change.h
 
 class Module : private FailureWitness {
@@ -166,9 +166,9 @@ class Module : private FailureWitness {
   // twice would convert twice.
   void claim(std::string what);
 
-  // For fully_shard: the group of this module's own parameters; null: none.
-  const std::shared_ptr<ShardGroup>& shard_group() const { return shard_group_; }
-  void set_shard_group(std::shared_ptr<ShardGroup> group) { shard_group_ = std::move(group); }
+  // For the library: what acts around this module's calls; null: nothing.
+  const std::shared_ptr<ModuleState>& state() const { return state_; }
+  void set_state(std::shared_ptr<ModuleState> state) { state_ = std::move(state); }
 
   // The path of this module from its root: "layers.0.attn"; "" for a root.
   const std::string& path();
@@ -200,7 +200,7 @@ class Module : private FailureWitness {
   class Watch;
   friend class RunningModule;
   friend class ModuleChange;
-  bool leads_group() const;
+  bool has_own_state() const;
   bool is_below(const Module& root) const;
   void require_registered_below(Module& root);
   Task<Tensor> begin(Tensor x);
@@ -218,7 +218,7 @@ class Module : private FailureWitness {
   std::vector<PostHook> post_hooks_;
   std::vector<std::string> claims_;
   Overlapping overlapping_;
-  std::shared_ptr<ShardGroup> shard_group_;
+  std::shared_ptr<ModuleState> state_;
   Module* parent_ = nullptr;
   std::string name_;
   const std::string* path_ = nullptr;  // null: not known yet

@@ -16,16 +16,6 @@ void fail(ErrorKind kind, const std::string& message) {
 }
 const CudaApi& cuda() { return host->cuda_(); }
 void launch_on(CudaDevice& device, CudaLaunch launch) { host->launch_on_(device, launch); }
-void* CudaDevice::allocate(std::size_t bytes) { return (this->*host->allocate)(bytes); }
-void CudaDevice::deallocate(void* data, std::size_t bytes,
-                            std::span<const std::shared_ptr<Event>> uses) noexcept {
-  (this->*host->deallocate)(data, bytes, uses);
-}
-Stream& CudaDevice::compute_stream() { return (this->*host->compute_stream)(); }
-void CudaDevice::make_current() const { (this->*host->make_current)(); }
-std::shared_ptr<Buffer> Device::make_buffer(std::size_t bytes) {
-  return (static_cast<CudaDevice*>(this)->*host->make_buffer)(bytes);
-}
 
 }  // namespace coshard
 

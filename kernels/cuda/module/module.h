@@ -14,16 +14,11 @@ namespace coshard::kernels {
 extern const KernelTable cuda_kernels;
 Libraries cuda_libraries();
 
-// The libcoshard functions that the kernels call.
+// The libcoshard functions that the kernels call; those of a device are virtual.
 struct CudaHost {
   decltype(&fail) fail_;
   decltype(&coshard::cuda) cuda_;
   decltype(&launch_on) launch_on_;
-  decltype(&CudaDevice::allocate) allocate;
-  decltype(&CudaDevice::deallocate) deallocate;
-  decltype(&CudaDevice::compute_stream) compute_stream;
-  decltype(&CudaDevice::make_current) make_current;
-  decltype(&CudaDevice::make_buffer) make_buffer;
 };
 
 // The functions that the module provides. Of a module of another version, only the first two

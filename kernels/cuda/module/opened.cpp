@@ -13,14 +13,7 @@ namespace {
 
 constexpr const char* kFile = "libcoshard_cuda.so";
 
-constexpr CudaHost kHost = {&fail,
-                            &coshard::cuda,
-                            &launch_on,
-                            &CudaDevice::allocate,
-                            &CudaDevice::deallocate,
-                            &CudaDevice::compute_stream,
-                            &CudaDevice::make_current,
-                            &CudaDevice::make_buffer};
+constexpr CudaHost kHost = {&fail, &coshard::cuda, &launch_on};
 
 // Next to the library that contains this code; otherwise the name, for the loader to search.
 std::string where() {

@@ -25,7 +25,9 @@ class EventPool;
 class StagingRing;
 struct CudaLaunch;
 
-class CudaDevice final : public Device, public GraphDevice {
+// Not final: the kernels may be in a module of their own (kernels/cuda/module), which calls what they
+// need of a device through its table of virtual functions.
+class CudaDevice : public Device, public GraphDevice {
  public:
   explicit CudaDevice(CudaOptions options);
   ~CudaDevice() override;
@@ -54,7 +56,7 @@ class CudaDevice final : public Device, public GraphDevice {
   std::shared_ptr<void>& extension(const void* key) { return extensions_[key]; }
   // Makes this the calling thread's current device. Queries first: the caller may have changed it,
   // and cudaGetDevice is cheaper than cudaSetDevice.
-  void make_current() const;
+  virtual void make_current() const;
   // Lets `device` access this device's pool, existing and future allocations; enabling peer access
   // does not cover pools. Any thread.
   void allow_access(int device);

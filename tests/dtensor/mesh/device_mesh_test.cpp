@@ -103,6 +103,8 @@ TEST(SubMesh, MakesNoCommunicatorAndASecondSliceIsTheSameMesh) {
     EXPECT_EQ(world.groups(), 2U);
     EXPECT_EQ(seen.total(), 0);
     EXPECT_EQ(tp.communicator(0).rank(), tp.local_rank());
+    EXPECT_EQ(&tp.communicator(), &tp.communicator(0));
+    EXPECT_EQ(&tp.communicator("tp"), &tp.communicator(0));
     co_return;
   });
 }
@@ -118,6 +120,7 @@ TEST(SubMesh, NamesMustExistOnceAndInOrder) {
     mesh_refusal([&] { mesh.submesh({}); });
     EXPECT_TRUE(says(mesh_refusal([&] { mesh.size("cp"); }), "'cp'"));
     EXPECT_TRUE(says(mesh_refusal([&] { mesh.local_rank(); }), "3 dimensions"));
+    EXPECT_TRUE(says(mesh_refusal([&] { mesh.communicator(); }), "3 dimensions"));
     co_return;
   });
 }
@@ -197,8 +200,8 @@ TEST(DeviceMesh, ADimensionThatItLacksIsNamed) {
       const std::string which =
           "dimension " + std::to_string(dim) + " is out of range for mesh tp=2";
       EXPECT_EQ(mesh_refusal([&] { mesh.size(dim); }), "size: " + which);
-      EXPECT_EQ(mesh_refusal([&] { mesh.get_local_rank(dim); }), "local_rank: " + which);
-      EXPECT_EQ(mesh_refusal([&] { mesh.get_group(dim); }), "communicator: " + which);
+      EXPECT_EQ(mesh_refusal([&] { mesh.local_rank(dim); }), "local_rank: " + which);
+      EXPECT_EQ(mesh_refusal([&] { mesh.communicator(dim); }), "communicator: " + which);
     }
     co_return;
   });
@@ -212,9 +215,8 @@ TEST(DeviceMesh, SaysThatItsWorldHasEnded) {
     co_return;
   });
   EXPECT_EQ(kept.to_vector(), (std::vector<double>{1, 1}));
-  const std::function<void()> uses[] = {[&] { kept.full_tensor(); },
-                                        [&] { zeros(kept.mesh(), {4}); },
-                                        [&] { kept.mesh().get_rank(); }};
+  const std::function<void()> uses[] = {
+      [&] { kept.full_tensor(); }, [&] { zeros(kept.mesh(), {4}); }, [&] { kept.mesh().world(); }};
   for (const auto& use : uses) {
     try {
       use();

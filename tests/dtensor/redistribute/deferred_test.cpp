@@ -21,13 +21,13 @@ TEST(Redistribute, DeferredManyTimesFromOneSourceIsIssuedWhereItIsAwaited) {
   on_ranks(2, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
     const DTensor x = distribute_tensor(counting(world, {4}), mesh, Shard(0));
-    const std::uint64_t before = mesh.get_group().issued();
+    const std::uint64_t before = mesh.communicator().issued();
     std::vector<Redistribution> later;
     {
       const DeferRedistributes deferring;
       for (int i = 0; i < 9; ++i) later.push_back(x.redistribute(Replicate()));
     }
-    EXPECT_EQ(mesh.get_group().issued(), before);
+    EXPECT_EQ(mesh.communicator().issued(), before);
     for (const Redistribution& one : later) {
       const DTensor y = co_await one;
       EXPECT_EQ(y.to_vector(), (std::vector<double>{1, 2, 3, 4}));

@@ -68,20 +68,6 @@ class DeviceMesh {
   int local_rank(int dim) const;
   int local_rank(std::string_view name) const { return local_rank(dim(name)); }
 
-  // --- PyTorch's names ---
-  const std::vector<std::string>& mesh_dim_names() const { return names(); }
-  const std::vector<int>& get_coordinate() const { return coordinate(); }
-  template <class... Dim>
-  int get_local_rank(Dim... dim) const {
-    return local_rank(dim...);
-  }
-  // This rank in the world.
-  int get_rank() const { return world().rank(); }
-  Communicator& get_group(int dim) const { return communicator(dim); }
-  Communicator& get_group(std::string_view name) const { return communicator(dim(name)); }
-  Communicator& get_group() const;  // of a 1-D mesh; Error{BadInput} on others
-  DeviceKind device_type() const { return world().device()->kind(); }
-
   // --- slices ---
 
   // The sub-mesh of the named dimensions through this rank, in this mesh's order; names created by
@@ -100,8 +86,11 @@ class DeviceMesh {
   DeviceMesh flatten(std::string name = {}, CallSite site = CallSite::current()) const;
 
   // --- communicators ---
-  // Along `dim`. Here and below, Error{BadInput} on a rank outside the mesh.
+  // Along `dim`; without an argument, of a 1-D mesh. Here and below, Error{BadInput} on a rank
+  // outside the mesh, and without an argument on an N-D mesh.
+  Communicator& communicator() const;
   Communicator& communicator(int dim) const;
+  Communicator& communicator(std::string_view name) const { return communicator(dim(name)); }
   // Over several dimensions flattened: at least one, in ascending order, ranks row-major. Created
   // on first use by the ranks that differ only in these dimensions; flatten() uses the same one.
   Communicator& communicator(std::span<const int> dims) const;

@@ -31,6 +31,12 @@ struct GradHook {
 };
 using GradHooks = std::vector<std::shared_ptr<GradHook>>;
 
+// For errors about a leaf that cannot be used by itself. Static.
+struct LeafOwner {
+  std::string_view name;    // "fully_shard"
+  std::string_view remedy;  // what to call instead of an operator on the leaf
+};
+
 // What a tensor knows about its gradient. A leaf has no producer.
 struct GradMeta {
   GradMeta() = default;
@@ -60,7 +66,9 @@ struct GradMeta {
     std::string_view from = {};    // what made one that varies: static text
   } terms;
   std::uint64_t own_along = 0, compared_along = 0, judged_along = 0;
-  bool is_shard = false;  // of a leaf: fully_shard reduces its gradient, which no record delivers
+  // Of a leaf that is a part of a parameter: who gathers it and reduces its gradient, which no
+  // record delivers. Null: nobody.
+  const LeafOwner* owner = nullptr;
 };
 
 // Where a record delivers the gradients of its inputs.

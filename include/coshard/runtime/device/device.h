@@ -109,8 +109,9 @@ class Device : public std::enable_shared_from_this<Device> {
   // Whether its work is queued, so that only the device knows when it runs.
   virtual bool queues() const { return false; }
 
-  // A new owned buffer (bytes may be 0), and a borrowed one.
-  std::shared_ptr<Buffer> make_buffer(std::size_t bytes);
+  // A new owned buffer (bytes may be 0), and a borrowed one. Virtual so that kernels in a module of
+  // their own call it without a symbol of the library.
+  virtual std::shared_ptr<Buffer> make_buffer(std::size_t bytes);
   std::shared_ptr<Buffer> borrow(void* data, std::size_t bytes);
 
   // Deadline of each host wait, where no WaitLimit holds; 0: none.
