@@ -5,9 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "profiling/overlap/time_set.h"
+#include <coshard/profiling/time_set.h>
 
 namespace coshard::overlap {
+
+using Interval = TimeSet::Interval;
 
 struct TraceEvent {
   enum class Kind : std::uint8_t { Kernel, Collective, Await, Module, Range };

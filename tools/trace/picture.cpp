@@ -13,7 +13,6 @@ namespace {
 
 using overlap::Interval;
 using overlap::RankTrace;
-using overlap::TimeSet;
 using overlap::TraceEvent;
 using Kind = TraceEvent::Kind;
 
