@@ -18,49 +18,13 @@ void add(CommSummary::Row& sum, const CommSummary::Row& part) {
 
 }  // namespace
 
-std::int64_t CommSummary::Covered::add(std::int64_t begin, std::int64_t end) {
-  if (end <= begin) return 0;
-  const auto first =
-      std::ranges::lower_bound(last_, begin, {}, &decltype(last_)::value_type::second);
-  auto after = first;
-  std::int64_t known = 0, from = begin, to = end;
-  for (; after != last_.end() && after->first <= end; ++after) {
-    known += std::min(end, after->second) - std::max(begin, after->first);
-    from = std::min(from, after->first);
-    to = std::max(to, after->second);
-  }
-  last_.insert(last_.erase(first, after), {from, to});
-  return end - begin - known;
-}
-
-std::int64_t CommSummary::Covered::add_common(const Covered& other, std::int64_t begin,
-                                              std::int64_t end) {
-  std::int64_t added = 0;
-  auto each =
-      std::ranges::lower_bound(other.last_, begin, {}, &decltype(last_)::value_type::second);
-  for (; each != other.last_.end() && each->first < end; ++each)
-    added += add(std::max(begin, each->first), std::min(end, each->second));
-  return added;
-}
-
-template <class Earliest>
-void CommSummary::Covered::forget(const Earliest& earliest) {
-  constexpr std::ptrdiff_t kLeast = 64, kMost = 1 << 16;  // most: if one is never awaited
-  if (std::ssize(last_) < look_at_) return;
-  const auto from =
-      std::ranges::lower_bound(last_, earliest(), {}, &decltype(last_)::value_type::second);
-  const std::ptrdiff_t kept = std::clamp(last_.end() - from, kLeast, kMost);
-  if (std::ssize(last_) > kept) last_.erase(last_.begin(), last_.end() - kept);
-  look_at_ = 2 * kept;
-}
-
 void CommSummary::forget(Counted& counted) const {
   const auto earliest = [this] {
     std::int64_t first = std::numeric_limits<std::int64_t>::max();
     for (const auto& [id, at] : issued_at_) first = std::min(first, at);
     return first;
   };
-  for (Covered* each : {&counted.in_flight, &counted.exposed, &counted.blocked})
+  for (TimeSet* each : {&counted.in_flight, &counted.exposed, &counted.blocked})
     each->forget(earliest);
 }
 
@@ -94,30 +58,31 @@ void CommSummary::issued(const CommEvent& event, std::int64_t now) {
 void CommSummary::ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t done,
                         std::int64_t now) {
   if (event.queued) return;
-  add_exposed(event, wait_begin, now);
+  add_exposed(event, {wait_begin, now});
   const auto issue = issued_at_.find(event.id);
   if (issue == issued_at_.end()) return;
-  add_in_flight(event, issue->second, done);
+  add_in_flight(event, {issue->second, done});
   issued_at_.erase(issue);
 }
 
 // Of collectives whose issue this has seen.
 void CommSummary::ran(const CommEvent& event, std::int64_t begin, std::int64_t end) {
-  if (issued_at_.erase(event.id) > 0) add_in_flight(event, begin, end);
+  if (issued_at_.erase(event.id) > 0) add_in_flight(event, {begin, end});
 }
 
 void CommSummary::stalled(const CommEvent& event, std::int64_t begin, std::int64_t end) {
-  if (issued_at_.contains(event.id)) add_exposed(event, begin, end);
+  if (issued_at_.contains(event.id)) add_exposed(event, {begin, end});
 }
 
-void CommSummary::add_exposed(const CommEvent& event, std::int64_t begin, std::int64_t end) {
-  for (Counted* each : {&total_, &of(event)}) each->row.exposed_ns += each->exposed.add(begin, end);
+void CommSummary::add_exposed(const CommEvent& event, const TimeSet::Interval& time) {
+  for (Counted* each : {&total_, &of(event)}) each->row.exposed_ns += each->exposed.add(time);
 }
 
-void CommSummary::add_in_flight(const CommEvent& event, std::int64_t begin, std::int64_t end) {
+void CommSummary::add_in_flight(const CommEvent& event, const TimeSet::Interval& time) {
+  const TimeSet stood_still = total_.exposed.within(time);
   for (Counted* each : {&total_, &of(event)}) {
-    each->row.in_flight_ns += each->in_flight.add(begin, end);
-    each->row.blocked_ns += each->blocked.add_common(total_.exposed, begin, end);
+    each->row.in_flight_ns += each->in_flight.add(time);
+    each->row.blocked_ns += each->blocked.add(stood_still);
     forget(*each);
   }
 }

@@ -57,7 +57,6 @@ class Measured {
   }
   void finish() {
     forecast_.step = now() - begin_;
-    ledger_.settle();
     forecast_.compute = ledger_.compute;
     forecast_.exposed = ledger_.exposed;
     forecast_.in_flight = ledger_.in_flight;

@@ -57,34 +57,39 @@ void Ledger::issued(const CommEvent& event, std::int64_t now) {
   issues_[event.id] = {now, module_here(), backward_ > 0};
 }
 
+Ledger::Name Ledger::name_of(const CommEvent& event) {
+  const std::string kind = std::string(to_string(event.kind)) +
+                           (event.label.empty() ? "" : " " + std::string(event.label));
+  return {std::string(event.communicator), kind};
+}
+
 void Ledger::ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t done,
                    std::int64_t now) {
   const auto found = issues_.find(event.id);
   if (found == issues_.end()) return;
-  const std::string kind = std::string(to_string(event.kind)) +
-                           (event.label.empty() ? "" : " " + std::string(event.label));
-  const std::pair name(std::string(event.communicator), kind);
+  stalled(event, wait_begin, now);
+  const Name name = name_of(event);
+  const TimeSet::Interval flight{found->second.at, done};
   CollectiveTimes& times = collectives[name];
   ++times.count;
   times.bytes += event.bytes;
-  const Issue& issue = found->second;
-  flights_[name].push_back({issue.at, done});
-  times.exposed += now - wait_begin;
-  // The optimizer waits for collectives that backward issued but did not await.
-  const bool after_backward = issue.backward && backward_ == 0;
-  add(after_backward ? "" : issue.module, issue.backward && !after_backward,
-      &ModuleTimes::Part::exposed, now - wait_begin);
-  exposed += now - wait_begin;
+  times.in_flight += in_flight_by_name_[name].add(flight);
+  in_flight += in_flight_.add(flight);
   issues_.erase(found);
 }
 
-void Ledger::settle() {
-  std::vector<overlap::Interval> all;
-  for (auto& [name, flights] : std::exchange(flights_, {})) {
-    all.insert(all.end(), flights.begin(), flights.end());
-    collectives[name].in_flight = overlap::TimeSet(std::move(flights)).length();
-  }
-  in_flight = overlap::TimeSet(std::move(all)).length();
+void Ledger::stalled(const CommEvent& event, std::int64_t begin, std::int64_t end) {
+  const auto found = issues_.find(event.id);
+  if (found == issues_.end()) return;
+  const Issue& issue = found->second;
+  const Name name = name_of(event);
+  collectives[name].exposed += stood_still_by_name_[name].add({begin, end});
+  const std::int64_t added = stood_still_.add({begin, end});
+  // The optimizer waits for collectives that backward issued but did not await.
+  const bool after_backward = issue.backward && backward_ == 0;
+  add(after_backward ? "" : issue.module, issue.backward && !after_backward,
+      &ModuleTimes::Part::exposed, added);
+  exposed += added;
 }
 
 void VirtualTrace::kernel(const KernelWork& work, std::int64_t begin, std::int64_t end) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <coshard/profiling/chrome_trace.h>
-#include "profiling/overlap/time_set.h"
+#include <coshard/profiling/time_set.h>
 #include "runtime/device/sim/virtual_device.h"
 
 namespace coshard::tools {
@@ -18,7 +18,7 @@ namespace coshard::tools {
 struct ModuleTimes {
   struct Part {
     std::int64_t products = 0, other = 0;  // kernels
-    std::int64_t exposed = 0;              // the compute stream waiting for a collective
+    std::int64_t exposed = 0;              // the compute stream stood still for a collective
     std::int64_t total() const { return products + other + exposed; }
   };
   Part forward, backward;
@@ -36,10 +36,9 @@ class Ledger final : public Observer {
   void issued(const CommEvent& event, std::int64_t now) override;
   void ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t done,
              std::int64_t now) override;
+  void stalled(const CommEvent& event, std::int64_t begin, std::int64_t end) override;
   void backward_enter() override { ++backward_; }
   void backward_exit() override { --backward_; }
-  // Call once all collectives have completed: adds up how long they were in flight.
-  void settle();
 
   std::int64_t compute = 0, exposed = 0;  // ns
   std::int64_t in_flight = 0;             // any collective
@@ -54,6 +53,9 @@ class Ledger final : public Observer {
   void add(const std::string& path, bool backward, std::int64_t ModuleTimes::Part::*what,
            std::int64_t ns);
 
+  using Name = std::pair<std::string, std::string>;
+  static Name name_of(const CommEvent& event);
+
   struct Issue {
     std::int64_t at;
     std::string module;
@@ -62,7 +64,9 @@ class Ledger final : public Observer {
   VirtualDevice& device_;
   int backward_ = 0;
   std::unordered_map<std::uint64_t, Issue> issues_;
-  std::map<std::pair<std::string, std::string>, std::vector<overlap::Interval>> flights_;
+  // When the compute stream stood still, and when any collective or those of a name were in flight.
+  TimeSet stood_still_, in_flight_;
+  std::map<Name, TimeSet> stood_still_by_name_, in_flight_by_name_;
 };
 
 // "model.layers.17.mlp" -> "model.layers.*.mlp"

@@ -1,8 +1,9 @@
 #pragma once
-// The cost of communication, by kind and purpose: count, bytes, GB/s, the time compute was blocked
-// by it, and the share hidden under compute; and the time of compute, by class. What is blocked is
-// the host, or on a device that queues its work, the compute stream, by the device's clock. An
-// observer of one rank, used on its thread; tables of several ranks are merged after they have ended.
+// The cost of communication, by kind and purpose: count, bytes, GB/s, the time exposed and the share
+// hidden; and the time of compute, by class. Exposed is the time in which the rank stood still for a
+// collective: its host in an await, or on a device that queues its work, its compute stream, by the
+// device's clock. An observer of one rank, used on its thread; tables of several ranks are merged
+// after they have ended.
 //
 // Times are those of the rank's clock: where collectives are in flight, or awaited, at the same
 // time, a row counts the shared time once, and so does the total over rows, which may be less than
@@ -16,6 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include <coshard/profiling/time_set.h>
 #include <coshard/runtime/observer.h>
 
 #pragma GCC visibility push(default)
@@ -32,8 +34,8 @@ class CommSummary : public Observer {
     std::int64_t in_flight_ns = 0;
     // Stood still in an await, no coroutine of the rank running: also while the host helped.
     std::int64_t exposed_ns = 0;
-    std::int64_t blocked_ns = 0;     // of in_flight_ns, blocked in any await
-    double hidden() const;           // share of in_flight_ns that was not blocked, in [0, 1]
+    std::int64_t blocked_ns = 0;     // of in_flight_ns, stood still in any await
+    double hidden() const;           // share of in_flight_ns in which it did not, in [0, 1]
     double gigabytes_per_s() const;  // from `bytes`: of each collective's larger buffer
   };
 
@@ -62,29 +64,13 @@ class CommSummary : public Observer {
  private:
   friend struct ObserverJson;
   using Key = std::pair<CollectiveKind, std::string>;
-  // The time covered by intervals, which are added nearly in the order of their ends.
-  class Covered {
-   public:
-    // How much of [begin, end) no interval that is still known covers.
-    std::int64_t add(std::int64_t begin, std::int64_t end);
-    // How much time within [begin, end) both cover and this has not yet counted.
-    std::int64_t add_common(const Covered& other, std::int64_t begin, std::int64_t end);
-
-    // Forgets what ends before the earliest issue still under way, which `earliest` finds.
-    template <class Earliest>
-    void forget(const Earliest& earliest);
-
-   private:
-    std::vector<std::pair<std::int64_t, std::int64_t>> last_;  // disjoint, in order
-    std::ptrdiff_t look_at_ = 128;                             // the size that makes it forget
-  };
   struct Counted {
     Row row;
-    Covered in_flight, exposed, blocked;
+    TimeSet in_flight, exposed, blocked;
   };
   Counted& of(const CommEvent& event);
-  void add_exposed(const CommEvent& event, std::int64_t begin, std::int64_t end);
-  void add_in_flight(const CommEvent& event, std::int64_t begin, std::int64_t end);
+  void add_exposed(const CommEvent& event, const TimeSet::Interval& time);
+  void add_in_flight(const CommEvent& event, const TimeSet::Interval& time);
   void forget(Counted& counted) const;
 
   std::map<Key, Counted> rows_;

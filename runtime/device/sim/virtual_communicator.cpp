@@ -17,13 +17,13 @@ class VirtualWork final : public WorkState {
   bool ready() override { return true; }
   void wait() override {
     communicator_->throw_if_poisoned();
-    const std::int64_t done = wait_until_arrived(parts_ - 1);
+    const std::int64_t begin = compute().now, done = wait_until_arrived(parts_ - 1);
     if (told_) return;
     told_ = true;
-    Observer* watching = event.id != 0 ? communicator_->observer() : nullptr;
-    if (watching == nullptr) return;
-    watching->awaiting(event);
-    watching->ready(event, compute().now - waited_, done, compute().now);
+    if (Observer* watching = observer()) {
+      watching->awaiting(event);
+      watching->ready(event, begin, done, compute().now);
+    }
   }
   bool waits_for_peers() const override { return false; }
   int parts() const override { return parts_; }
@@ -36,7 +36,11 @@ class VirtualWork final : public WorkState {
     check_part(part);
     const int after = (part - communicator_->rank() + parts_) % parts_;
     if (after == parts_ - 1) return wait();
+    const std::int64_t begin = compute().now;
     wait_until_arrived(after);
+    Observer* watching = observer();
+    if (watching != nullptr && compute().now > begin)
+      watching->stalled(event, begin, compute().now);
   }
   Look look(int) override { return Look::Over; }
 
@@ -44,10 +48,10 @@ class VirtualWork final : public WorkState {
 
  private:
   VirtualStream& compute() const { return communicator_->device().compute_stream(); }
+  Observer* observer() const { return event.id != 0 ? communicator_->observer() : nullptr; }
   std::int64_t wait_until_arrived(int part) {
     const std::int64_t at =
         communicator_->link().wait_for(*transfer_, static_cast<std::size_t>(part));
-    waited_ += std::max<std::int64_t>(0, at - compute().now);
     compute().wait_until(at);
     return at;
   }
@@ -59,7 +63,6 @@ class VirtualWork final : public WorkState {
   std::shared_ptr<VirtualCommunicator> communicator_;
   std::shared_ptr<Transfer> transfer_;
   int parts_;
-  std::int64_t waited_ = 0;  // by the compute stream, for all parts
   bool told_ = false;
 };
 

@@ -20,6 +20,12 @@ assert [(l['rank'], l['name'], l['compute']) for l in d['lanes']] == [
 gather, texts = d['lanes'][1], d['texts']
 assert gather['begin'] == [30000000] and gather['length'] == [40000000] and gather['bytes'] == [3000000]
 assert [texts[gather[k][0]] for k in ('text', 'module', 'at')] == ['all_gather S(0)->R', 'layers.0', 'a.cpp:7']
+assert gather['hidden'] == [30000000]
+assert [c['hidden'] for c in d['lanes'][3:]] == [[0], [0]]
+assert gather['parts'] == {'begin': [30000000, 30000000], 'length': [30000000, 10000000], 'modules': [gather['parts']['modules'][0]] * 2,
+                           'exposed': [0, 1]}, gather['parts']
+assert [[texts[m] for m in d['modules'][s]] for s in gather['parts']['modules'][:1]] == [['layers.0']]
+assert 'hidden' not in d['lanes'][0] and d['lanes'][0]['parts']['length'] == [60000000]
 assert len(set(texts)) == len(texts) and (d['begin'], d['end'], d['report']) == (0, 100000000, 7)
 assert d['ranges'] == [['step 2', 0, 100000000]], d['ranges']
 )"));

@@ -17,6 +17,9 @@ class Waits final : public Observer {
              std::int64_t now) override {
     text += str_cat('#', event.sequence, " waited ", now - begin, " done ", done, ' ');
   }
+  void stalled(const CommEvent& event, std::int64_t begin, std::int64_t end) override {
+    text += str_cat('#', event.sequence, " stalled ", begin, " to ", end, ' ');
+  }
   std::string text;
 };
 
@@ -79,7 +82,9 @@ TEST(VirtualCommunicator, ShardsArriveOwnFirstAndInTheOrderOfRanks) {
   work.state()->wait_part(2);
   EXPECT_EQ(rank.now(), 810);
   work.wait();
-  EXPECT_EQ(rank.waits.text, "world all_gather@0 #0 waited 1210 done 1210 ");
+  EXPECT_EQ(
+      rank.waits.text,
+      "world all_gather@0 #0 stalled 0 to 410 #0 stalled 410 to 810 #0 waited 400 done 1210 ");
   EXPECT_THROW(work.state()->wait_part(4), Error);
 }
 
