@@ -21,31 +21,17 @@
 namespace coshard {
 namespace {
 
-// Recorded on a module's outputs, so that its backward runs before the module's.
-class BeforeBackward final : public GradNode {
- public:
-  BeforeBackward(std::shared_ptr<ShardGroup> group, std::uint64_t behind)
-      : group_(std::move(group)), behind_(behind) {}
-  std::string_view name() const override { return "fully_shard"; }
-  void backward(std::span<const Tensor> output_grads, GradSink& sink) override {
-    sink.accumulate(0, output_grads[0]);
-  }
-  Task<void> awaited_backward(std::vector<Tensor> output_grads, GradSink& sink) override {
-    std::shared_ptr<void> running;
-    std::vector<Tensor> awaited = group_->before_backward(running);
-    sink.hold(behind_, std::move(running));
-    if (awaited.empty()) return {};
-    return after(std::move(awaited), std::move(output_grads.front()), sink);
-  }
+return after(std::move(awaited), std::move(output_grads.front()), sink);
+}
 
- private:
-  static Task<void> after(std::vector<Tensor> awaited, Tensor gradient, GradSink& sink) {
-    Task<void> arrived = arrival_of(std::move(awaited));
-    co_await std::move(arrived);
-    sink.accumulate(0, std::move(gradient));
-  }
-  std::shared_ptr<ShardGroup> group_;
-  std::uint64_t behind_;
+private:
+static Task<void> after(std::vector<Tensor> awaited, Tensor gradient, GradSink& sink) {
+  Task<void> arrived = arrival_of(std::move(awaited));
+  co_await std::move(arrived);
+  sink.accumulate(0, std::move(gradient));
+}
+std::shared_ptr<ShardGroup> group_;
+std::uint64_t behind_;
 };
 
 std::string name_of(Module& module, const std::string& path) {
@@ -160,19 +146,6 @@ void cut(std::vector<ShardedParameter>& parameters, const DeviceMesh& mesh,
 }
 
 }  // namespace
-
-void ShardGroup::leave(std::vector<Tensor>& outputs, std::uint64_t behind) {
-  if (!grad_enabled()) return;
-  for (Tensor& y : outputs) {
-    if (!y.defined() || !y.requires_grad()) continue;
-    const Tensor inputs[] = {y};
-    Tensor out = y.with_spec(y.spec());
-    push_record(std::make_shared<BeforeBackward>(shared_from_this(), behind), inputs,
-                std::span<Tensor>(&out, 1));
-    y = std::move(out);
-  }
-  schedule_->record(shared_from_this());
-}
 
 void fully_shard(Module& module, const DeviceMesh& mesh, FullyShardOptions options, CallSite site) {
   const UserCall user(site);

@@ -16,29 +16,6 @@ ShardGroup& group_of(Module& module, std::string_view who) {
 
 }  // namespace
 
-void ShardGroup::unshard(std::vector<Tensor>& arriving) {
-  require_own_slots();
-  refresh();
-  gather();
-  if (!std::exchange(by_hand_, true) && uses_++ == 0) put_in_slots(true);
-  if (memory_.defined() && memory_.in_flight()) arriving.push_back(memory_);
-}
-
-void ShardGroup::reshard() {
-  if (!std::exchange(by_hand_, false) || --uses_ > 0) return;
-  put_in_slots(false);
-  if (backwards_ == 0) release();
-}
-
-// A shard that was written to is not what is gathered.
-void ShardGroup::require_not_stale() const {
-  if (!by_hand_) return;
-  for (std::size_t i = 0; i < gathered_at_.size(); ++i)
-    CS_REQUIRE(parameters_[i].shard.storage()->changes() == gathered_at_[i], "fully_shard: '",
-               parameters_[i].name, "' of ", module_.type_name(), " '", module_.path(),
-               "' was written to since unshard; call reshard first");
-}
-
 Task<void> unshard(Module& module, CallSite site) {
   const UserCall user(site);
   std::vector<Tensor> arriving;

@@ -23,9 +23,9 @@ extern "C" [[gnu::visibility("default")]] const coshard::kernels::CudaModule* co
     const coshard::kernels::CudaHost* of) {
   using namespace coshard;
   static constexpr kernels::CudaModule module = {
-      COSHARD_VERSION,           kernels::kCudaLayout,   &real_cuda,
-      &reduce_on_device,         &copy_rows_on_device,   &KernelEntry::first,
-      &DevicePreparation::first, &kernels::cuda_kernels, &kernels::cuda_libraries,
+      COSHARD_VERSION,    kernels::kCudaLayout,   &real_cuda,
+      &reduce_on_device,  &copy_rows_on_device,   &first_kernel,
+      &first_preparation, &kernels::cuda_kernels, &kernels::cuda_libraries,
   };
   host = of;
   return &module;

@@ -29,8 +29,8 @@ struct CudaModule {
   decltype(&real_cuda) calls;
   decltype(&reduce_on_device) reduce;
   decltype(&copy_rows_on_device) copy_rows;
-  decltype(&KernelEntry::first) first_kernel;
-  decltype(&DevicePreparation::first) first_preparation;
+  decltype(&coshard::first_kernel) first_kernel;
+  decltype(&coshard::first_preparation) first_preparation;
   const KernelTable* kernels;
   decltype(&cuda_libraries) libraries;
 };

@@ -78,8 +78,8 @@ void copy_rows_on_device(CudaDevice& device, const StridedCopy& copy, void* stre
   kernels::module().copy_rows(device, copy, stream);
 }
 
-const KernelEntry* KernelEntry::first() noexcept { return kernels::module().first_kernel(); }
-const DevicePreparation* DevicePreparation::first() noexcept {
+const KernelEntry* first_kernel() noexcept { return kernels::module().first_kernel(); }
+const DevicePreparation* first_preparation() noexcept {
   return kernels::module().first_preparation();
 }
 

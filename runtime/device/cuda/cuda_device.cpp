@@ -44,7 +44,7 @@ void require_device(int index) {
 
 void load_kernels(const CudaDevice& device) {
   device.make_current();
-  for (const KernelEntry* kernel = KernelEntry::first(); kernel != nullptr; kernel = kernel->next) {
+  for (const KernelEntry* kernel = first_kernel(); kernel != nullptr; kernel = kernel->next) {
     cudaFuncAttributes attributes{};
     check_cuda(cuda().FuncGetAttributes(&attributes, kernel->function), "cuda:", device.index(),
                ": cudaFuncGetAttributes, which loads a kernel");
@@ -244,7 +244,7 @@ void launch_on(CudaDevice& device, CudaLaunch launch) {
 std::shared_ptr<Device> make_cuda_device(CudaOptions options) {
   auto device = std::make_shared<CudaDevice>(std::move(options));
   load_kernels(*device);
-  for (const auto* one = DevicePreparation::first(); one != nullptr; one = one->next)
+  for (const auto* one = first_preparation(); one != nullptr; one = one->next)
     one->prepare(*device);
   return device;
 }

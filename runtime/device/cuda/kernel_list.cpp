@@ -7,17 +7,17 @@
 namespace coshard {
 namespace {
 
-constinit const KernelEntry* first_kernel = nullptr;  // written while the kernels are loaded
-constinit const DevicePreparation* first_preparation = nullptr;
+constinit const KernelEntry* kernels_here = nullptr;  // written while the kernels are loaded
+constinit const DevicePreparation* preparations_here = nullptr;
 
 }  // namespace
 
 KernelEntry::KernelEntry(const void* of) noexcept
-    : function(of), next(std::exchange(first_kernel, this)) {}
-const KernelEntry* KernelEntry::first() noexcept { return first_kernel; }
+    : function(of), next(std::exchange(kernels_here, this)) {}
+const KernelEntry* first_kernel() noexcept { return kernels_here; }
 
 DevicePreparation::DevicePreparation(void (*does)(CudaDevice&)) noexcept
-    : prepare(does), next(std::exchange(first_preparation, this)) {}
-const DevicePreparation* DevicePreparation::first() noexcept { return first_preparation; }
+    : prepare(does), next(std::exchange(preparations_here, this)) {}
+const DevicePreparation* first_preparation() noexcept { return preparations_here; }
 
 }  // namespace coshard

@@ -20,7 +20,6 @@ class CudaDevice;
 // Loading").
 struct KernelEntry {
   explicit KernelEntry(const void* function) noexcept;
-  static const KernelEntry* first() noexcept;
 
   const void* function;
   // The dynamic shared memory its blocks may use, by device index: more than 48 KiB must be allowed
@@ -33,11 +32,13 @@ struct KernelEntry {
 // object of static storage duration.
 struct DevicePreparation {
   explicit DevicePreparation(void (*prepare)(CudaDevice&)) noexcept;
-  static const DevicePreparation* first() noexcept;
 
   void (*prepare)(CudaDevice&);
   const DevicePreparation* next;
 };
+// The heads of the lists of both.
+const KernelEntry* first_kernel() noexcept;
+const DevicePreparation* first_preparation() noexcept;
 
 // One launch of a one-dimensional grid. `function` is a __global__ function of one argument, or,
 // compiled for the host, an EmulatedKernel.
