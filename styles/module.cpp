@@ -92,7 +92,7 @@ Module::~Module() {
 }
 
 // Notes an error that leaves this module with its path, unless a submodule has done so.
-void Module::left_by(const std::exception_ptr& error) noexcept {
+void Module::on_exception(const std::exception_ptr& error) noexcept {
   try {
     if (World* world = World::current()) world->module_left(path(), error);
   } catch (const std::bad_alloc&) {  // the error then names no module

@@ -373,8 +373,9 @@ void ShardGroup::make_gradients() {
 }
 
 bool ShardGroup::begin(std::span<const int> reached) {
-  CS_REQUIRE(!active_, "backward: another one, which has not ended, reduces gradients of '",
-             parameters_.front().name, "', which fully_shard has sharded");
+  CS_REQUIRE(!active_,
+             "backward: another backward is still reducing gradients of fully_shard parameter '",
+             parameters_.front().name, "'");
   active_ = true;
   done_ = false;
   lay_out_gradients();

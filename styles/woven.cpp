@@ -78,7 +78,7 @@ class Cut {
   Cut(const Inputs& inputs, int parts) : parts_(parts) {
     for (const Tensor& x : inputs.args) meet(x);
     for (const auto& named : inputs.kwargs) meet(named.second);
-    CS_REQUIRE(batch_, "woven: no input has several rows to cut into ", parts_, " parts",
+    CS_REQUIRE(batch_, "woven: no input with at least 2 rows to split into ", parts_, " parts",
                inputs.args.empty() ? "" : str_cat("; the first is ", inputs.args.front()));
     CS_REQUIRE(rows_ >= parts_, "woven: of ", *batch_, " each rank has ", rows_,
                " rows, too few for ", parts_, " parts");

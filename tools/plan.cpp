@@ -7,10 +7,10 @@
 namespace coshard::tools {
 
 void explain_plan(const PlanOptions& options, std::ostream& out) {
-  PlanQuestion question =
+  ExplainOptions question =
       parse_question(options.mesh, options.shape, options.from, options.to, options.dtype);
   for (const std::string& link : options.links) set_link(question, link);
-  const PlanAnswer answer = explain(question);
+  const PlanExplanation answer = explain(question);
   if (!options.json) {
     out << answer;
     return;

@@ -89,9 +89,9 @@ struct Setting {
 };
 
 // Takes the link of the dimension with the same name, of any size; if there is only one, of that.
-void take_measured_link(Setting& s, const PlanModulesOptions& o, const PlanQuestion& mesh) {
+void take_measured_link(Setting& s, const PlanModulesOptions& o, const ExplainOptions& mesh) {
   const std::string text = mesh_of(*s.measured);
-  const PlanQuestion of = parse_question(text, "", "R", "R");
+  const ExplainOptions of = parse_question(text, "", "R", "R");
   const auto& links = s.measured->links;
   CS_REQUIRE(of.mesh_shape.size() == links.size(), o.calibration, " is of ", text, ", but has ",
              links.size(), " links");
@@ -106,7 +106,7 @@ void take_measured_link(Setting& s, const PlanModulesOptions& o, const PlanQuest
 }
 
 Setting setting_of(const PlanModulesOptions& o) {
-  PlanQuestion mesh = parse_question(o.mesh, "", "R", "R", o.dtype);
+  ExplainOptions mesh = parse_question(o.mesh, "", "R", "R", o.dtype);
   CS_REQUIRE(mesh.mesh_shape.size() == 1, "--module: --mesh ", o.mesh, " has ",
              mesh.mesh_shape.size(), " dimensions; name the one of the plan, as tp=4");
   Setting s;

@@ -17,7 +17,7 @@
 #include "runtime/coro/user_call.h"
 #include "runtime/device/describe.h"
 #include "runtime/host.h"
-#include "runtime/launch/roster.h"
+#include "runtime/launch/rank_directory.h"
 
 namespace coshard {
 namespace {

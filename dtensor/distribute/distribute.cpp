@@ -62,7 +62,7 @@ DTensor part_of_full(const Tensor& full, const DeviceMesh& mesh, const Layout& l
     if (source && mesh.size() > 1)  // the others send and receive
       nothing.set_in_flight(Work());
     else
-      fly_with(full, nothing);
+      share_pending_work(full, nothing);
     return nothing;
   }
   const Layout whole = Layout::filled(mesh.ndim(), Replicate());

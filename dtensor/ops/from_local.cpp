@@ -51,7 +51,7 @@ class FromLocalNode final : public GradNode {
     // run its backward.
     if (!inputs[0] || !inputs[0]->producer) return;
     const Tensor none = filled(gradient.device(), local_shape_, 0, gradient.dtype());
-    fly_with(part, none);
+    share_pending_work(part, none);
     sink.accumulate(0, none);
   }
 

@@ -181,7 +181,7 @@ Task<Tensor> rows_as_they_arrive(RowProduct& product, int dim, Meanwhile meanwhi
   const std::shared_ptr<WorkState> whole = x.storage()->pending.state();
   const int ranks = product.mesh().size();
   const int own = product.absent() ? 0 : product.mesh().local_rank(0);
-  const Tensor source = brought_by(x);
+  const Tensor source = source_in_flight(x);
   note(product, ScheduleKind::Gather, 1);
   const std::shared_ptr<WorkState> arriving = source.storage()->pending.state();
   product.read_from(source);

@@ -173,7 +173,7 @@ bool GradientBuckets::begin(std::span<const int> reached) {
   if (buckets_.empty()) build();
   if (!sync_) return false;
   CS_REQUIRE(!active_,
-             "backward: another one, which has not ended, reduces gradients of the same "
+             "backward: another backward is still reducing gradients of the same "
              "DataParallel; set_requires_gradient_sync(false) for all but the last");
   if (!compared_ && mesh_.contains_this_rank()) {
     std::vector<Tensor> all;

@@ -56,7 +56,7 @@ Tensor redistribute_later(const DTensor& source, const Layout& target) {
   return result;
 }
 
-Tensor brought_by(const Tensor& x) {
+Tensor source_in_flight(const Tensor& x) {
   if (!x.in_flight() || !x.storage()->pending) return x;
   auto* const later = dynamic_cast<Later*>(x.storage()->pending.state().get());
   return later ? later->made() : x;

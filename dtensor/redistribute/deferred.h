@@ -48,13 +48,13 @@ class IssuedLater : public WorkState {
   void check(std::int64_t waited_ns) final { work().check(waited_ns); }
   std::int64_t timeout_ns() const final { return work_ ? work_->timeout_ns() : 0; }
   std::int64_t not_before(int part) const final { return work_ ? work_->not_before(part) : 0; }
-  void given_up() final { work().given_up(); }
+  void on_wait_abandoned() final { work().on_wait_abandoned(); }
   void poison(const std::string& cause) final {
     if (work_) work_->poison(cause);
   }
   Look push() final { return work().push(); }
   std::string failure() const final { return work_ ? work_->failure() : ""; }
-  void has_dependents() final { work().has_dependents(); }
+  void mark_has_dependents() final { work().mark_has_dependents(); }
 
  private:
   virtual std::shared_ptr<WorkState> issue() = 0;
@@ -70,6 +70,6 @@ Tensor redistribute_later(const DTensor& source, const Layout& target);
 
 // The tensor in flight that receives the data of x, shard by shard if possible: x itself or, for a
 // deferred redistribute, which is issued now, its result before it is copied to x.
-Tensor brought_by(const Tensor& x);
+Tensor source_in_flight(const Tensor& x);
 
 }  // namespace coshard

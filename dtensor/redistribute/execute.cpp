@@ -105,7 +105,7 @@ Issued issue_to(const Tensor& source, const Layout& target) {
   if (outline.communicates)
     nothing.result.set_in_flight(Work());
   else
-    fly_with(source, nothing.result);
+    share_pending_work(source, nothing.result);
   return nothing;
 }
 

@@ -51,7 +51,7 @@ Layout layout_of(std::string_view text) {
   return layout;
 }
 
-void require_mesh(const PlanQuestion& q) {
+void require_mesh(const ExplainOptions& q) {
   CS_REQUIRE(!q.mesh_shape.empty() && q.mesh_shape.size() <= std::size_t{kMaxMeshDims},
              "plan: a mesh has 1 to ", kMaxMeshDims, " dimensions, not ", q.mesh_shape.size());
   std::int64_t ranks = 1;
@@ -70,7 +70,7 @@ void require_mesh(const PlanQuestion& q) {
                " has ", layout->ndim(), " entries, the mesh ", q.mesh_shape.size(), " dimensions");
 }
 
-void require_reducible(const PlanStep& step, const PlanQuestion& q) {
+void require_reducible(const PlanStep& step, const ExplainOptions& q) {
   if (step.kind != StepKind::AllReduce && step.kind != StepKind::ReduceScatter) return;
   Collective c;
   c.kind =
@@ -82,7 +82,7 @@ void require_reducible(const PlanStep& step, const PlanQuestion& q) {
 
 }  // namespace
 
-PlanAnswer explain(const PlanQuestion& q) {
+PlanExplanation explain(const ExplainOptions& q) {
   require_mesh(q);
   const Layout from = normalize(q.from, q.shape, "plan"), to = normalize(q.to, q.shape, "plan");
   for (const auto& [now, next] : views::zip(from, to))
@@ -90,13 +90,13 @@ PlanAnswer explain(const PlanQuestion& q) {
                next);
   const auto width = static_cast<int>(size_of(q.dtype));
   const auto steps = plan_steps(q.mesh_shape, q.shape, width, from, to, q.links);
-  PlanAnswer answer;
+  PlanExplanation answer;
   // On mesh dimensions of one rank all layouts are the same, and no step changes them.
   answer.trace = trace(from, steps);
   if ((steps.empty() ? from : steps.back().to) != to) answer.trace += " -> " + to_string(to);
   for (const PlanStep& step : steps) {
     require_reducible(step, q);
-    PlanAnswer::Step out;
+    PlanExplanation::Step out;
     out.layouts = str_cat(step.from, " -> ", step.to);
     out.collective = to_string(step.kind);
     for (const auto& [m, name, size] : views::zip(views::iota(0), q.mesh_names, q.mesh_shape)) {
@@ -113,7 +113,7 @@ PlanAnswer explain(const PlanQuestion& q) {
   return answer;
 }
 
-void set_link(PlanQuestion& q, std::string_view text) {
+void set_link(ExplainOptions& q, std::string_view text) {
   const auto equals = text.find('=');
   const Link link = parse_link(equals == text.npos ? text : text.substr(equals + 1));
   q.links.resize(q.mesh_shape.size());
@@ -126,7 +126,7 @@ void set_link(PlanQuestion& q, std::string_view text) {
   q.links[static_cast<std::size_t>(found - q.mesh_names.begin())] = link;
 }
 
-std::ostream& operator<<(std::ostream& out, const PlanAnswer& answer) {
+std::ostream& operator<<(std::ostream& out, const PlanExplanation& answer) {
   out << answer.trace << '\n';
   std::size_t width = 7;
   for (const auto& step : answer.steps) width = std::max(width, step.layouts.size());
@@ -141,9 +141,9 @@ std::ostream& operator<<(std::ostream& out, const PlanAnswer& answer) {
   return out;
 }
 
-PlanQuestion parse_question(std::string_view mesh, std::string_view shape, std::string_view from,
-                            std::string_view to, std::string_view dtype) {
-  PlanQuestion q;
+ExplainOptions parse_question(std::string_view mesh, std::string_view shape, std::string_view from,
+                              std::string_view to, std::string_view dtype) {
+  ExplainOptions q;
   for (const std::string_view piece : pieces_of(mesh)) {
     const auto equals = piece.find('=');
     CS_REQUIRE(equals != 0, "plan: mesh '", mesh, "' is not name=size,…");

@@ -52,9 +52,9 @@ class FollowUp final : public WorkState {
     return before_ && !done() ? before_->not_before(-1) : 0;
   }
   std::string describe() const override { return before_ ? before_->describe() : "a local step"; }
-  void given_up() override {
+  void on_wait_abandoned() override {
     // Regardless of who ran the rest, and when.
-    if (before_ && given_up_ == GivenUp::Noted) before_->given_up();
+    if (before_ && given_up_ == GivenUp::Noted) before_->on_wait_abandoned();
   }
   void poison(const std::string& cause) override {
     if (before_ && !done()) before_->poison(cause);
@@ -66,8 +66,8 @@ class FollowUp final : public WorkState {
     if (done()) return error_ ? text_of(error_) : "";
     return before_ ? before_->failure() : "";
   }
-  void has_dependents() override {
-    if (before_) before_->has_dependents();
+  void mark_has_dependents() override {
+    if (before_) before_->mark_has_dependents();
   }
   void dependent_awaited() override {
     if (before_) before_->dependent_awaited();

@@ -26,7 +26,7 @@ Tensor same_in_flight(const Tensor& x, Work work) {
   return std::move(same).with_spec(x.spec());
 }
 
-void fly_with(const Tensor& from, const Tensor& to) {
+void share_pending_work(const Tensor& from, const Tensor& to) {
   if (from.in_flight()) to.set_in_flight(Work(from.storage()->pending.state()));
 }
 

@@ -16,7 +16,7 @@ Tensor place_of(const Tensor& x);
 Tensor same_in_flight(const Tensor& x, Work work);
 
 // For a rank that receives no data: `to` is in flight while `from` is.
-void fly_with(const Tensor& from, const Tensor& to);
+void share_pending_work(const Tensor& from, const Tensor& to);
 
 // If a deferred redistribute will fill x, it is issued now: by all ranks, whether or not this one
 // reads x.

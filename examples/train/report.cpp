@@ -8,7 +8,7 @@
 
 #include "profiling/json.h"
 #include "profiling/robust_stats.h"
-#include "runtime/launch/roster.h"
+#include "runtime/launch/rank_directory.h"
 
 namespace coshard::train {
 namespace {

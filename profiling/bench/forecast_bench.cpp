@@ -18,7 +18,7 @@
 #include "profiling/bench/schedules.h"
 #include "profiling/bench/transformer_step.h"
 #include "runtime/device/sim/representative.h"
-#include "runtime/launch/roster.h"
+#include "runtime/launch/rank_directory.h"
 
 namespace coshard::bench {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <coshard/runtime/launch/world.h>
 #include "profiling/bench/report.h"
-#include "runtime/launch/roster.h"
+#include "runtime/launch/rank_directory.h"
 
 namespace coshard::bench {
 

@@ -13,7 +13,7 @@
 #include "profiling/bench/processes_bench.h"
 #include "profiling/bench/timed.h"
 #include "profiling/child_process.h"
-#include "runtime/launch/roster.h"
+#include "runtime/launch/rank_directory.h"
 
 namespace coshard::bench {
 namespace {

@@ -36,7 +36,7 @@ void WorkAwaiter::give_up() noexcept {
   RankContext& rank = executor_->context();
   Branch& running = rank.branch();
   rank.set_branch(branch());
-  each([](WorkState& state) { state.given_up(); });
+  each([](WorkState& state) { state.on_wait_abandoned(); });
   rank.set_branch(running);
   executor_->give_up(*this);
 }

@@ -12,7 +12,7 @@
 #include <coshard/runtime/coro/deadline.h>
 #include <coshard/runtime/coro/wait_limit.h>
 #include "runtime/coro/asio_gate.h"
-#include "runtime/coro/census.h"
+#include "runtime/coro/deadlock_detector.h"
 #include "runtime/coro/executor_asio.h"
 #include "runtime/coro/fault_switch.h"
 #include "runtime/coro/fiber_thread.h"
@@ -327,7 +327,7 @@ bool Executor::spin(Waiting& head) {
 
 void Executor::sleep(Waiting* head, bool asio_works, std::int64_t wake_ns) {
   Parker& parker = context_->parker();
-  Nap nap(context_->sleeper);
+  IdleScope nap(context_->waiter_state);
   const std::int64_t now = parker.now();
   if (!timers_.empty()) wake_ns = earlier(wake_ns, timers_.begin()->first);
   bool only_by_ranks = !asio_works && wake_ns == 0;  // can only ranks wake it

@@ -115,7 +115,7 @@ void FiberThread::give_up() noexcept {
   for (std::size_t i = 0; i < fibers_.size(); ++i) {  // a body may spawn while it unwinds
     FiberParker& fiber = *fibers_[i];
     if (fiber.fiber_ == nullptr) continue;
-    out_of_bed(fiber);
+    remove_timer(fiber);
     fiber.state_.store(FiberParker::kAwake, std::memory_order_relaxed);
     announce(fiber.index_);
     fiber.fiber_.reset();
@@ -131,7 +131,7 @@ void FiberThread::give_up() noexcept {
 void FiberThread::rung(FiberParker& fiber) noexcept {
   if (here_ == this) {
     take_arrivals();  // they were rung first
-    out_of_bed(fiber);
+    remove_timer(fiber);
     runnable_.push(fiber);
     return;
   }
@@ -160,7 +160,7 @@ void FiberThread::take_arrivals() noexcept {
   }
   while (first != nullptr) {
     FiberParker& fiber = *std::exchange(first, first->next_);
-    out_of_bed(fiber);
+    remove_timer(fiber);
     if (fiber.fiber_ != nullptr) runnable_.push(fiber);
   }
 }
@@ -171,11 +171,11 @@ void FiberThread::wake(FiberParker& fiber) noexcept {
   // arrivals, or about to be.
   if (!fiber.state_.compare_exchange_strong(asleep, FiberParker::kAwake, std::memory_order_relaxed))
     return;
-  out_of_bed(fiber);
+  remove_timer(fiber);
   runnable_.push(fiber);
 }
 
-void FiberThread::out_of_bed(FiberParker& fiber) noexcept {
+void FiberThread::remove_timer(FiberParker& fiber) noexcept {
   if (std::exchange(fiber.timed_, false)) fiber.timer_ = timers_.extract(fiber.place_);
   if (std::exchange(fiber.in_asio_, false)) --in_asio_;
 }

@@ -99,7 +99,7 @@ class FiberThread {
   void rung(FiberParker& fiber) noexcept;
   void take_arrivals() noexcept;
   void wake(FiberParker& fiber) noexcept;
-  void out_of_bed(FiberParker& fiber) noexcept;
+  void remove_timer(FiberParker& fiber) noexcept;
 
   static constexpr int kTurnsPerLook = 64;  // turns between checks of clock and io_context
   static constexpr int kHandlersPerLook = 16;

@@ -20,7 +20,7 @@
 #include "runtime/comm/peer_failure.h"
 #include "runtime/control/failure_record.h"
 #include "runtime/host.h"
-#include "runtime/launch/roll_call.h"
+#include "runtime/launch/joined_processes.h"
 #include "runtime/printable.h"
 #include "runtime/start_thread.h"
 
@@ -63,7 +63,7 @@ class InitWatch {
 
  private:
   int launcher_;
-  RollCall here_;
+  JoinedProcesses here_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool over_ = false;

@@ -34,9 +34,9 @@ void RankFibers::add(int rank, const RankProgram& program) {
 void RankFibers::live(Rank& rank, Parker& parker, FiberThread& thread, const RankProgram& program) {
   rank.parker.emplace(parker);
   RankContext& context = rank.context.emplace(&*rank.parker);
-  if (program.sleeper) {
-    context.sleeper = program.sleeper(rank.number);
-    rank.parker->count(context.sleeper);
+  if (program.waiter_state) {
+    context.waiter_state = program.waiter_state(rank.number);
+    rank.parker->count(context.waiter_state);
   }
   rank.lives = true;
   RankContext::exchange(&context);
@@ -46,9 +46,9 @@ void RankFibers::live(Rank& rank, Parker& parker, FiberThread& thread, const Ran
   } catch (...) {
     program.failed(rank.number, std::current_exception());
   }
-  if (context.sleeper != nullptr)
-    insist([&] { context.sleeper->census().leave(*context.sleeper); });
-  context.sleeper = nullptr;
+  if (context.waiter_state != nullptr)
+    insist([&] { context.waiter_state->deadlock_detector().leave(*context.waiter_state); });
+  context.waiter_state = nullptr;
   context.end();
   program.ended(rank.number);
   rank.ended = true;

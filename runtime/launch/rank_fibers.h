@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <coshard/runtime/coro/executor.h>
-#include "runtime/coro/census.h"
+#include "runtime/coro/deadlock_detector.h"
 #include "runtime/coro/fiber_thread.h"
 #include "runtime/launch/rank_host.h"
 

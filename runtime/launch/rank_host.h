@@ -13,8 +13,8 @@
 namespace coshard {
 
 class ThreadGroup;
-class Sleeper;
-class Roster;
+class WaiterState;
+class RankDirectory;
 
 // What a host runs. All except watch() on any thread.
 struct RankProgram {
@@ -28,9 +28,9 @@ struct RankProgram {
   // On the thread or fiber that called RankHost::run, while ranks run on others: returns when all
   // have ended.
   std::function<void()> watch;
-  // The rank in the census of its world (census.h), for hosts whose ranks sleep in real time; may
+  // The rank in the deadlock_detector of its world (deadlock_detector.h), for hosts whose ranks sleep in real time; may
   // be null, or return null.
-  std::function<Sleeper*(int rank)> sleeper;
+  std::function<WaiterState*(int rank)> waiter_state;
 };
 
 class RankHost {
@@ -54,8 +54,9 @@ std::unique_ptr<RankHost> own_threads();
 // rank of its thread run; a computing one does not.
 std::unique_ptr<RankHost> shared_threads(int threads, std::size_t stack_bytes);
 
-// run_ranks with the ranks of `roster` on `host`. `options` are settled.
-void run_ranks_on(RankHost& host, const WorldOptions& options, std::unique_ptr<Roster> roster,
+// run_ranks with the ranks of `directory` on `host`. `options` are settled.
+void run_ranks_on(RankHost& host, const WorldOptions& options,
+                  std::unique_ptr<RankDirectory> directory,
                   const std::function<Task<void>(World&)>& program);
 
 }  // namespace coshard

@@ -12,8 +12,8 @@
 #include "runtime/comm/peer_failure.h"
 #include "runtime/device/make_device.h"
 #include "runtime/host.h"
+#include "runtime/launch/rank_directory.h"
 #include "runtime/launch/rank_hosts.h"
-#include "runtime/launch/roster.h"
 
 namespace coshard {
 namespace {
@@ -130,14 +130,14 @@ Failure end_of(const World& world, std::exception_ptr& error) {
   return failure;
 }
 
-std::unique_ptr<World> make_world(int rank, const WorldOptions& options, Roster& roster,
+std::unique_ptr<World> make_world(int rank, const WorldOptions& options, RankDirectory& directory,
                                   Executor& executor) {
-  *hosts_of_ranks = roster.hosts();
+  *hosts_of_ranks = directory.hosts();
   const std::int64_t timeout_ns = std::chrono::nanoseconds(options.timeout).count();
-  const std::shared_ptr<Device> device = device_of(rank, roster.place_on_host(rank), options);
+  const std::shared_ptr<Device> device = device_of(rank, directory.place_on_host(rank), options);
   device->set_timeout(timeout_ns);
   executor.set_timeout(timeout_ns, str_cat(" of rank ", rank));
-  auto control = roster.control(rank);
+  auto control = directory.control(rank);
   control->set_timeout(timeout_ns);
   auto stopping = control_of(*control, options);
   auto communicator = make_communicator(options.communicator, control, device);

@@ -7,7 +7,7 @@
 
 namespace coshard {
 
-class Roster;
+class RankDirectory;
 struct Processes;
 
 // The options with defaults resolved, for this process's job or the given one. Error{BadInput} or
@@ -20,7 +20,7 @@ WorldOptions settled(const WorldOptions& options, const Processes& processes);
 Failure end_of(const World& world, std::exception_ptr& error);
 
 // On the rank's thread, with its context current; `options` are settled.
-std::unique_ptr<World> make_world(int rank, const WorldOptions& options, Roster& roster,
+std::unique_ptr<World> make_world(int rank, const WorldOptions& options, RankDirectory& directory,
                                   Executor& executor);
 
 }  // namespace coshard

@@ -13,8 +13,8 @@
 #include "runtime/comm/peer_failure.h"
 #include "runtime/control/failure_record.h"
 #include "runtime/coro/asio_gate.h"
+#include "runtime/launch/rank_directory.h"
 #include "runtime/launch/rank_world.h"
-#include "runtime/launch/roster.h"
 #include "runtime/launch/run_state.h"
 
 namespace coshard {
@@ -29,18 +29,18 @@ const boost::asio::any_io_executor& executor_of(
 struct AsioRun {
   AsioRun(const WorldOptions& all, Program main,
           const std::vector<boost::asio::any_io_executor>& executors)
-      : options(all), program(std::move(main)), roster(make_roster(options)) {
+      : options(all), program(std::move(main)), directory(make_directory(options)) {
     neighbours.contexts.resize(static_cast<std::size_t>(options.ranks));
-    for (const int rank : roster->here())
+    for (const int rank : directory->here())
       neighbours.contexts[static_cast<std::size_t>(rank)] = &executor_of(rank, executors).context();
   }
 
   const WorldOptions options;
   const Program program;
   Neighbours neighbours;
-  std::unique_ptr<Roster> roster;
+  std::unique_ptr<RankDirectory> directory;
   ThreadParker clock;  // an AsioWatch sleeps in its timer
-  RunState state{*roster, options, clock};
+  RunState state{*directory, options, clock};
 };
 
 // Does on a strand of the first executor what the calling thread of run_ranks does otherwise: it
@@ -79,7 +79,7 @@ class AsioWatch : public std::enable_shared_from_this<AsioWatch> {
     if (!done_) return;
     const Time next = due.value_or(kNever);
     if (!run_->state.over()) return wait_until(next);
-    if (!run_->roster->over())
+    if (!run_->directory->over())
       return wait_until(std::min(next, Time(run_->clock.now()) + kLookAgain));
     timer_.cancel();
     std::exchange(done_, nullptr)(run_->state.error());
@@ -143,7 +143,7 @@ class AsioRank : public std::enable_shared_from_this<AsioRank> {
 
  private:
   void make_world() {
-    world_ = coshard::make_world(rank_, run_->options, *run_->roster, executor_);
+    world_ = coshard::make_world(rank_, run_->options, *run_->directory, executor_);
     executor_.on_failing([this](const Executor::Failing* failing) {
       run_->state.failing(failing ? failure(failing->error) : Failure{rank_}, failing);
     });
@@ -176,7 +176,7 @@ class AsioRank : public std::enable_shared_from_this<AsioRank> {
   }
 
   void end() {
-    run_->roster->leave(rank_);
+    run_->directory->leave(rank_);
     run_->state.ends(rank_);
   }
 
@@ -210,7 +210,7 @@ void start_ranks(const WorldOptions& options, const Program& program,
       [&] { return std::make_shared<AsioRun>(settled(options), program, executors); });
   std::make_shared<AsioWatch>(run, executors.front(), std::move(done))->start();
   std::vector<std::shared_ptr<AsioRank>> ranks;
-  for (const int rank : run->roster->here())
+  for (const int rank : run->directory->here())
     ranks.push_back(std::make_shared<AsioRank>(run, rank, executor_of(rank, executors)));
   for (const std::shared_ptr<AsioRank>& rank : ranks) rank->enlist();
   for (std::shared_ptr<AsioRank>& rank : ranks) {

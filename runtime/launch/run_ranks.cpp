@@ -6,35 +6,39 @@
 #include <coshard/runtime/error.h>
 #include <coshard/runtime/launch/world.h>
 #include "runtime/control/failure_record.h"
-#include "runtime/coro/census.h"
+#include "runtime/coro/deadlock_detector.h"
 #include "runtime/launch/insist.h"
+#include "runtime/launch/rank_directory.h"
 #include "runtime/launch/rank_host.h"
 #include "runtime/launch/rank_world.h"
-#include "runtime/launch/roster.h"
 #include "runtime/launch/run_state.h"
 #include "runtime/launch/stack_report.h"
 
 namespace coshard {
 namespace {
 
-constexpr const char* kStandstill = "deadlock: every rank waits and nothing can wake one: ";
+constexpr const char* kDeadlock = "deadlock: every rank waits and nothing can wake one: ";
 
-// Order matters: later members use earlier ones; the census calls back only while ranks run.
+// Order matters: later members use earlier ones; the deadlock_detector calls back only while ranks run.
 struct Run {
-  Run(const WorldOptions& settled, std::unique_ptr<Roster> all, const Program& main,
+  Run(const WorldOptions& settled, std::unique_ptr<RankDirectory> all, const Program& main,
       Parker& watcher)
-      : options(settled), program(main), roster(std::move(all)), state(*roster, options, watcher) {
-    for (const int rank : roster->here()) sleepers[rank] = &census.add(rank);
-    roster->count_in(census);
+      : options(settled),
+        program(main),
+        directory(std::move(all)),
+        state(*directory, options, watcher) {
+    for (const int rank : directory->here()) sleepers[rank] = &deadlock_detector.add(rank);
+    directory->count_in(deadlock_detector);
   }
 
   const WorldOptions& options;
   const Program& program;
-  Census census{[this](int rank) { state.ring(rank); },
-                [this](const std::string& all) { state.standstill(str_cat(kStandstill, all)); }};
-  std::unique_ptr<Roster> roster;
+  DeadlockDetector deadlock_detector{
+      [this](int rank) { state.ring(rank); },
+      [this](const std::string& all) { state.on_deadlock(str_cat(kDeadlock, all)); }};
+  std::unique_ptr<RankDirectory> directory;
   RunState state;
-  std::map<int, Sleeper*> sleepers;
+  std::map<int, WaiterState*> sleepers;
 };
 
 Failure failure_in(const World& world, const std::exception_ptr& error) {
@@ -66,9 +70,9 @@ void run_program(Run& run, World& world, Executor& executor) {
 }
 
 void run_world(Run& run, int rank, Executor& executor) {
-  const std::unique_ptr<World> world = make_world(rank, run.options, *run.roster, executor);
+  const std::unique_ptr<World> world = make_world(rank, run.options, *run.directory, executor);
   run_program(run, *world, executor);
-  run.roster->leave(rank);
+  run.directory->leave(rank);
 }
 
 void fail_rank(Run& run, int rank, const std::exception_ptr& error) {
@@ -87,10 +91,10 @@ void run_rank(Run& run, int rank, Executor& executor) {
 
 }  // namespace
 
-void run_ranks_on(RankHost& host, const WorldOptions& options, std::unique_ptr<Roster> roster,
-                  const Program& program) {
+void run_ranks_on(RankHost& host, const WorldOptions& options,
+                  std::unique_ptr<RankDirectory> directory, const Program& program) {
   RankContext::current();  // made later, when a failure is told, it might find no memory
-  Run run(options, std::move(roster), program, host.parker());
+  Run run(options, std::move(directory), program, host.parker());
   const RankProgram ranks{
       [&](int rank, Executor& executor) { run_rank(run, rank, executor); },
       [&](int rank, const std::exception_ptr& error) { fail_rank(run, rank, error); },
@@ -101,8 +105,8 @@ void run_ranks_on(RankHost& host, const WorldOptions& options, std::unique_ptr<R
         return found == run.sleepers.end() ? nullptr : found->second;
       },
   };
-  host.run(run.roster->here(), *run.roster->thread_group(), ranks);
-  run.roster->end();
+  host.run(run.directory->here(), *run.directory->thread_group(), ranks);
+  run.directory->end();
   run.state.watch();  // reports failures heard during end()
   run.state.rethrow();
 }
@@ -112,7 +116,7 @@ void run_ranks(const WorldOptions& options, const Program& program) {
   const WorldOptions all = reporting_failure([&] { return settled(options); });
   const auto host =
       all.rank_threads > 0 ? shared_threads(all.rank_threads, all.stack_bytes) : own_threads();
-  run_ranks_on(*host, all, reporting_failure([&] { return make_roster(all); }), program);
+  run_ranks_on(*host, all, reporting_failure([&] { return make_directory(all); }), program);
 }
 
 }  // namespace coshard

@@ -27,14 +27,14 @@ bool may_be_a_consequence(const std::exception_ptr& error) {
 
 }  // namespace
 
-RunState::RunState(Roster& roster, const WorldOptions& options, Parker& watcher)
-    : roster_(roster),
+RunState::RunState(RankDirectory& directory, const WorldOptions& options, Parker& watcher)
+    : directory_(directory),
       options_(options),
       watcher_(watcher),
-      ranks_(static_cast<std::size_t>(roster.size())) {
+      ranks_(static_cast<std::size_t>(directory.size())) {
   report_recovery();  // a run that failed before
-  for (const int rank : roster_.here()) ranks_[static_cast<std::size_t>(rank)].here = true;
-  roster_.on_failure([this](const std::string& cause) {
+  for (const int rank : directory_.here()) ranks_[static_cast<std::size_t>(rank)].here = true;
+  directory_.on_failure([this](const std::string& cause) {
     failed({-1, cause}, std::make_exception_ptr(PeerFailure(cause)));
   });
 }
@@ -125,13 +125,13 @@ void RunState::report(const Kept& kept) const {
   if (!std::exchange(reported_, true)) report_failure(record_of(kept.failure, kept.error));
 }
 
-void RunState::standstill(const std::string& text) {
+void RunState::on_deadlock(const std::string& text) {
   failed({-1, text}, std::make_exception_ptr(Error(ErrorKind::CommFailed, text)));
 }
 
 // Poison first, so that a rank's error says what it was waiting for.
 void RunState::end_all(const std::string& cause) {
-  roster_.fail(cause);
+  directory_.fail(cause);
   const std::scoped_lock lock(mutex_);
   if (!cause_.empty()) return;
   std::string known = cause;
@@ -267,7 +267,7 @@ Due RunState::tell_failure(std::unique_lock<std::mutex>& lock) {
   if (!options_.on_failure) return now;
   Failure failure = kept->failure;
   lock.unlock();
-  failure.elsewhere = !roster_.reports_failure();
+  failure.elsewhere = !directory_.reports_failure();
   lock.lock();
   call(options_.on_failure, failure, lock);
   return now;
@@ -291,8 +291,8 @@ StillRunning RunState::still_running(Time now) const {
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     if (ranks_[r].executor == nullptr || ranks_[r].ended) continue;
     const int rank = static_cast<int>(r);
-    news.text +=
-        str_cat(news.ranks.empty() ? "" : ", ", "rank ", rank, " (", roster_.last_seen(rank), ")");
+    news.text += str_cat(news.ranks.empty() ? "" : ", ", "rank ", rank, " (",
+                         directory_.last_seen(rank), ")");
     news.ranks.push_back(rank);
   }
   return news;

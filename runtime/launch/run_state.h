@@ -16,7 +16,7 @@
 #include <coshard/runtime/coro/executor.h>
 #include <coshard/runtime/launch/failure.h>
 #include <coshard/runtime/launch/world.h>
-#include "runtime/launch/roster.h"
+#include "runtime/launch/rank_directory.h"
 
 namespace coshard {
 
@@ -24,8 +24,8 @@ class RunState {
  public:
   using Time = std::chrono::nanoseconds;  // of the watcher's clock
   // All outlive it. `watcher`: where watch() sleeps, and the clock that bounds what is due.
-  RunState(Roster& roster, const WorldOptions& options, Parker& watcher);
-  ~RunState() { roster_.on_failure(nullptr); }
+  RunState(RankDirectory& directory, const WorldOptions& options, Parker& watcher);
+  ~RunState() { directory_.on_failure(nullptr); }
   RunState(const RunState&) = delete;
   RunState& operator=(const RunState&) = delete;
 
@@ -44,7 +44,7 @@ class RunState {
   // Any thread. Wakes a rank that has begun and not ended.
   void ring(int rank);
   // A deadlock: every rank waits and nothing can wake one.
-  void standstill(const std::string& text);
+  void on_deadlock(const std::string& text);
 
   // On the caller's thread: calls the hooks of the options until all ranks of this process have
   // ended. Exceptions of hooks are dropped: the failure they report will be thrown anyway.
@@ -91,7 +91,7 @@ class RunState {
   std::optional<Time> tell_still_running(std::unique_lock<std::mutex>& lock);
   StillRunning still_running(Time now) const;
 
-  Roster& roster_;
+  RankDirectory& directory_;
   const WorldOptions& options_;
   Parker& watcher_;
   mutable std::mutex mutex_;  // all below

@@ -32,31 +32,32 @@ SimProcess::SimProcess(Simulation& all, int number, int ranks)
   };
 }
 
-std::unique_ptr<Roster> SimProcess::make_roster(const WorldOptions& options, SimulatedMpi* mpi) {
-  if (mpi == nullptr) return make_thread_roster(options);
-  SimRoster::Hooks hooks;
+std::unique_ptr<RankDirectory> SimProcess::make_directory(const WorldOptions& options,
+                                                          SimulatedMpi* mpi) {
+  if (mpi == nullptr) return make_thread_directory(options);
+  SimDirectory::Hooks hooks;
   hooks.say = [this](const Notice& notice) { all_.say(number_, notice); };
   hooks.note_failed = [this] { return all_.note_failed(number_); };
   hooks.sleep = [this] { main_.park(0); };
   hooks.all_ended = [this] { return all_.alive_ == 0; };
   hooks.gone = [this] {
-    roster_ = nullptr;
+    directory_ = nullptr;
     group_ = nullptr;
     while (progressing_) main_.park(0);
   };
-  auto roster = std::make_unique<SimRoster>(options, all_.sim_.processes, mpi->api(number_),
-                                            std::move(hooks));
-  roster_ = roster.get();
-  return roster;
+  auto directory = std::make_unique<SimDirectory>(options, all_.sim_.processes, mpi->api(number_),
+                                                  std::move(hooks));
+  directory_ = directory.get();
+  return directory;
 }
 
-void SimProcess::live(Parker& parker, const WorldOptions& options, std::unique_ptr<Roster> roster,
-                      const Program& program) {
+void SimProcess::live(Parker& parker, const WorldOptions& options,
+                      std::unique_ptr<RankDirectory> directory, const Program& program) {
   main_.fiber = &parker;
   RankContext context(&main_);
   RankContext::exchange(&context);
   try {
-    run_ranks_on(*this, options, std::move(roster), program);
+    run_ranks_on(*this, options, std::move(directory), program);
   } catch (...) {
     error_ = std::current_exception();
   }
@@ -113,17 +114,17 @@ void SimProcess::progress() {
 }
 
 void SimProcess::heard(const Notice& notice) {
-  if (roster_ != nullptr && !all_.mpi_->dead(number_)) roster_->heard(notice);
+  if (directory_ != nullptr && !all_.mpi_->dead(number_)) directory_->heard(notice);
   awake();
 }
 
 void SimProcess::died(const std::string& why) {
-  if (roster_ != nullptr) roster_->killed(why);
+  if (directory_ != nullptr) directory_->killed(why);
   awake();
 }
 
 void SimProcess::peer_died(int process, const std::string& why) {
-  if (roster_ != nullptr && !all_.mpi_->dead(number_)) roster_->lost(process, why);
+  if (directory_ != nullptr && !all_.mpi_->dead(number_)) directory_->lost(process, why);
   awake();
 }
 

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include <coshard/runtime/error.h>
+#include "runtime/launch/rank_directory.h"
 #include "runtime/launch/rank_world.h"
-#include "runtime/launch/roster.h"
 #include "runtime/launch/simulation.h"
 
 namespace coshard {

@@ -40,18 +40,18 @@ SimulatedMpiOptions Simulation::network_of(std::uint64_t seed) {
 }
 
 void Simulation::run(const WorldOptions& options, const Program& program) {
-  std::vector<std::unique_ptr<Roster>> rosters;
+  std::vector<std::unique_ptr<RankDirectory>> directorys;
   for (const auto& process : processes_)
-    rosters.push_back(process->make_roster(options, mpi_.get()));
+    directorys.push_back(process->make_directory(options, mpi_.get()));
   for (int rank = 0; rank < options.ranks; ++rank)
     fibers_.add(rank, processes_[static_cast<std::size_t>(rank / per_process_)]->ranks());
   network_ = &fibers_.thread().spawn([this](Parker& parker) { carry(parker); });
   for (std::size_t p = 0; p < processes_.size(); ++p)
     fibers_.thread().spawn([&, p](Parker& parker) {
-      processes_[p]->live(parker, options, std::move(rosters[p]), program);
+      processes_[p]->live(parker, options, std::move(directorys[p]), program);
     });
   fibers_.on_turn([this](int rank) { tell(rank, "goes on"); });
-  fibers_.thread().on_stuck([this] { standstill(); });
+  fibers_.thread().on_stuck([this] { on_deadlock(); });
   RankContext* const callers = RankContext::exchange(nullptr);
   std::exception_ptr error;
   try {
@@ -165,7 +165,7 @@ std::string Simulation::standing() {
 }
 
 // A deadlock: every rank sleeps.
-void Simulation::standstill() {
+void Simulation::on_deadlock() {
   const std::string text =
       str_cat("deadlock: all ranks sleep and nothing can wake them: ", standing());
   fibers_.each([&](int, Executor& executor) {

@@ -17,7 +17,7 @@
 #include "runtime/launch/draw.h"
 #include "runtime/launch/rank_fibers.h"
 #include "runtime/launch/rank_host.h"
-#include "runtime/launch/sim_roster.h"
+#include "runtime/launch/sim_directory.h"
 #include "runtime/launch/simulated_mpi.h"
 
 namespace coshard {
@@ -29,9 +29,9 @@ class SimProcess final : public RankHost, public TransferClock {
   SimProcess(Simulation& all, int number, int ranks);
   // The program of the ranks, which wait until the process has begun.
   const RankProgram& ranks() const { return ranks_; }
-  std::unique_ptr<Roster> make_roster(const WorldOptions& options, SimulatedMpi* mpi);
+  std::unique_ptr<RankDirectory> make_directory(const WorldOptions& options, SimulatedMpi* mpi);
   // Its main function.
-  void live(Parker& parker, const WorldOptions& options, std::unique_ptr<Roster> roster,
+  void live(Parker& parker, const WorldOptions& options, std::unique_ptr<RankDirectory> directory,
             const Program& program);
   void awake();  // wakes its main function
   void wake();   // wakes its ranks
@@ -75,7 +75,7 @@ class SimProcess final : public RankHost, public TransferClock {
   const RankProgram* begun_ = nullptr;
   bool over_ = false;
   std::vector<Parker*> early_;  // ranks that wait for the process to begin
-  SimRoster* roster_ = nullptr;
+  SimDirectory* directory_ = nullptr;
   ThreadGroup* group_ = nullptr;
   MainParker main_;
   std::int64_t progress_ns_ = 0;  // when progress is due; 0: it is not
@@ -114,7 +114,7 @@ class Simulation final : public FiberPolicy {
   void died(int dead);
   bool note_failed(int process);
   void rank_ended();
-  void standstill();
+  void on_deadlock();
   std::string standing();
   std::exception_ptr first_error() const;
 

@@ -148,12 +148,12 @@ cs::Task<void> links(cs::World& world, Bench& bench) {
   const cs::DeviceMesh plain = cs::init_device_mesh(world, {2, 2}, {"dp", "tp"});
   cs::Task<cs::DeviceMesh> measuring = cs::measure_links(plain);
   const cs::DeviceMesh measured = co_await std::move(measuring);
-  cs::PlanQuestion sum{.mesh_names = measured.names(),
-                       .mesh_shape = measured.shape(),
-                       .links = measured.links(),
-                       .shape = {1024, 1024},
-                       .from = {cs::Partial(), cs::Partial()},
-                       .to = {cs::Replicate(), cs::Replicate()}};
+  cs::ExplainOptions sum{.mesh_names = measured.names(),
+                         .mesh_shape = measured.shape(),
+                         .links = measured.links(),
+                         .shape = {1024, 1024},
+                         .from = {cs::Partial(), cs::Partial()},
+                         .to = {cs::Replicate(), cs::Replicate()}};
   std::vector<double> before, after;
   for (int round = -2; round < 15; ++round)
     for (const bool told : {round % 2 == 0, round % 2 != 0}) {

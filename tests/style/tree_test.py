@@ -168,9 +168,9 @@ class Tree(unittest.TestCase):
         problems = []
         # Ranks of one process (threads, tasks on a caller's context, a simulation) meet by the thread group of `local`; nobody else
         # knows a back end by its headers. A store takes the place of MPI.
-        rosters = ("thread_roster.cpp", "process_roster.cpp", "run_on_asio.cpp", "job.h", "job.cpp", "store.h")
-        simulated = ("sim_process.cpp", "sim_roster.h", "simulated_mpi.h", "simulation.h", "simulation.cpp")
-        launchers = {f"runtime/launch/{name}" for name in rosters + simulated}
+        directorys = ("thread_directory.cpp", "process_directory.cpp", "run_on_asio.cpp", "job.h", "job.cpp", "store.h")
+        simulated = ("sim_process.cpp", "sim_directory.h", "simulated_mpi.h", "simulation.h", "simulation.cpp")
+        launchers = {f"runtime/launch/{name}" for name in directorys + simulated}
         for path in sources(ROOT):
             for name in includes(ROOT, path):
                 room = re.match(r"runtime/comm/(\w+)/", name)

@@ -35,7 +35,7 @@ class FakeProcesses {
   ThreadGroup& group_of(int rank) {
     return *groups_[static_cast<std::size_t>(rank / per_process_)];
   }
-  // As the roster does when a rank's program has ended.
+  // As the directory does when a rank's program has ended.
   void leave(int rank);
   FakeMpi& mpi() { return mpi_; }
   MpiEngine& engine(int process) { return *engines_[static_cast<std::size_t>(process)]; }

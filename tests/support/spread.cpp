@@ -8,7 +8,7 @@
 #include <utility>
 
 #include <coshard/runtime/error.h>
-#include "runtime/launch/roster.h"
+#include "runtime/launch/rank_directory.h"
 #include "tests/support/fake_mpi.h"
 
 namespace coshard::testing {
@@ -26,14 +26,14 @@ std::mutex counts_mutex;  // the two below
 std::map<int, int> spread_by_ranks;
 int not_spread = 0;
 
-class FakeRoster final : public Roster {
+class FakeDirectory final : public RankDirectory {
  public:
-  explicit FakeRoster(const WorldOptions& options)
+  explicit FakeDirectory(const WorldOptions& options)
       : processes_(options.ranks, ranks_in_each, 1, "world"),
         here_(static_cast<std::size_t>(options.ranks)) {
     std::iota(here_.begin(), here_.end(), 0);
   }
-  ~FakeRoster() override { taken = false; }
+  ~FakeDirectory() override { taken = false; }
   int size() const override { return static_cast<int>(here_.size()); }
   const std::vector<int>& here() const override { return here_; }
   ThreadGroup* thread_group() override { return &processes_.group_of(0); }
@@ -46,7 +46,7 @@ class FakeRoster final : public Roster {
   }
   void on_failure(std::function<void(const std::string&)>) override {}
   bool reports_failure() override { return true; }
-  void count_in(Census&) override {}
+  void count_in(DeadlockDetector&) override {}
   void leave(int rank) override { processes_.leave(rank); }
   void end() override {}
   bool alive(int rank) const override { return !processes_.group_of(rank).left(rank); }
@@ -70,9 +70,9 @@ bool fits(const WorldOptions& options) {
          options.ranks / ranks_in_each <= kMostFakeProcesses && !taken.exchange(true);
 }
 
-std::unique_ptr<Roster> make_spread(const WorldOptions& options) {
-  auto spread = spread_roster(options);
-  return spread != nullptr ? std::move(spread) : make_thread_roster(options);
+std::unique_ptr<RankDirectory> make_spread(const WorldOptions& options) {
+  auto spread = spread_directory(options);
+  return spread != nullptr ? std::move(spread) : make_thread_directory(options);
 }
 
 }  // namespace
@@ -82,20 +82,20 @@ bool over_mpi() { return in_job; }
 ClaimedHosts::ClaimedHosts(std::vector<int> of_processes)
     : in_job_(std::exchange(in_job, false)), ranks_in_each_(std::exchange(ranks_in_each, 1)) {
   claimed = std::move(of_processes);
-  use_rosters(make_spread);
+  use_directories(make_spread);
 }
 
 ClaimedHosts::~ClaimedHosts() {
   claimed.clear();
   in_job = in_job_;
   ranks_in_each = ranks_in_each_;
-  if (!in_job && ranks_in_each == 0) use_rosters(nullptr);
+  if (!in_job && ranks_in_each == 0) use_directories(nullptr);
 }
 
 InThreads::InThreads() { ++in_threads; }
 InThreads::~InThreads() { --in_threads; }
 
-std::unique_ptr<Roster> spread_roster(const WorldOptions& options) {
+std::unique_ptr<RankDirectory> spread_directory(const WorldOptions& options) {
   if (in_threads > 0) return nullptr;
   const bool spread = fits(options);
   {
@@ -103,8 +103,8 @@ std::unique_ptr<Roster> spread_roster(const WorldOptions& options) {
     ++(spread ? spread_by_ranks[options.ranks] : not_spread);
   }
   if (!spread) return nullptr;
-  if (in_job) return make_process_roster(options);
-  return std::make_unique<FakeRoster>(options);
+  if (in_job) return make_process_directory(options);
+  return std::make_unique<FakeDirectory>(options);
 }
 
 void spread_worlds(const std::string& how) {
@@ -114,7 +114,7 @@ void spread_worlds(const std::string& how) {
     CS_REQUIRE(error == std::errc() && end == how.data() + how.size() && ranks_in_each > 0,
                "COSHARD_TEST_WORLDS=", how, " is neither mpi nor a number of ranks");
   }
-  use_rosters(make_spread);
+  use_directories(make_spread);
 }
 
 std::string worlds_that_were_spread() {

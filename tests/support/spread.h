@@ -7,7 +7,7 @@
 #include <coshard/runtime/launch/world.h>
 
 namespace coshard {
-class Roster;
+class RankDirectory;
 }
 
 namespace coshard::testing {
@@ -43,8 +43,8 @@ class ClaimedHosts {
   int ranks_in_each_;
 };
 
-// The roster of a world to be spread; null: it is not spread.
-std::unique_ptr<Roster> spread_roster(const WorldOptions& options);
+// The directory of a world to be spread; null: it is not spread.
+std::unique_ptr<RankDirectory> spread_directory(const WorldOptions& options);
 
 // "spread 40 worlds of 2 ranks and 12 of 4, not 7"; empty: spread_worlds() was not called.
 // Error{BadInput}: none was spread, so nothing was tested.

@@ -63,14 +63,14 @@ int error_from(const Pipe& told) {
 }  // namespace
 
 Child start(const std::vector<std::string>& command, Apart apart, const Environment& added,
-            const std::vector<std::string>& removed, LastWill* will, Stdin stdin_is) {
+            const std::vector<std::string>& removed, OrphanReaper* reaper, Stdin stdin_is) {
   const Pipe in = stdin_is == Stdin::Pipe ? make_pipe() : null_pipe();
   const Pipe out = make_pipe(), err = make_pipe(), told = make_pipe();
   const pid_t parent = ::getpid();
   Child child{told[1] < 0 ? -1 : ::fork(), out[0], err[0], in[1], 0};
   if (child.pid == 0) {
     set_apart(apart, parent);
-    if (will != nullptr) will->set(::getpid());
+    if (reaper != nullptr) reaper->set(::getpid());
     ::dup2(in[0], STDIN_FILENO);
     ::dup2(out[1], STDOUT_FILENO);
     ::dup2(err[1], STDERR_FILENO);

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/run/last_will.h"
 #include "tools/run/launcher.h"
+#include "tools/run/orphan_reaper.h"
 
 namespace coshard::job {
 
@@ -28,7 +28,7 @@ struct Child {
 // Removes `removed` from its environment, then adds `added`. `will` is set to its group before it
 // can start others. Call from a single-threaded process.
 Child start(const std::vector<std::string>& command, Apart apart, const Environment& added,
-            const std::vector<std::string>& removed = {}, LastWill* will = nullptr,
+            const std::vector<std::string>& removed = {}, OrphanReaper* reaper = nullptr,
             Stdin in = Stdin::Empty);
 
 }  // namespace coshard::job

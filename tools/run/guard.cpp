@@ -23,9 +23,9 @@
 #include "runtime/control/failure_record.h"
 #include "runtime/host.h"
 #include "tools/run/child.h"
-#include "tools/run/ending.h"
+#include "tools/run/exit_status.h"
 #include "tools/run/failure_socket.h"
-#include "tools/run/last_will.h"
+#include "tools/run/orphan_reaper.h"
 #include "tools/run/signals.h"
 #include "tools/run/standard_streams.h"
 
@@ -39,7 +39,7 @@ constexpr std::chrono::seconds kGrace{2}, kConnect{20};
 
 class Guard {
  public:
-  Guard(asio::io_context& io, std::shared_ptr<ControlLink> run, LastWill& will)
+  Guard(asio::io_context& io, std::shared_ptr<ControlLink> run, OrphanReaper& reaper)
       : io_(io),
         run_(std::move(run)),
         streams_{Stream{asio::posix::stream_descriptor(io), MessageKind::Output},
@@ -47,7 +47,7 @@ class Guard {
         input_(io),
         signals_(io),
         grace_(io),
-        will_(will),
+        reaper_(reaper),
         failures_(io, [this](const std::string& bytes, int pid) { recorded(bytes, pid); }) {}
 
   int run(const std::vector<std::string>& program, Stdin in) {
@@ -56,11 +56,11 @@ class Guard {
     run_->listen([this](const auto&, const ControlMessage& order) { obey(order); },
                  [this](const auto&, const std::string&) { run_is_gone(); });
     const Child child = start(program, Apart::Group, {{kFailureVariable, failures_.name()}},
-                              {kAddressVariable, kTokenVariable}, &will_, in);
+                              {kAddressVariable, kTokenVariable}, &reaper_, in);
     if (child.error != 0) {
-      will_.set(0);
-      ending_ = {Ending::Kind::NotStarted, child.error};
-      tell(MessageKind::Ended, to_word(ending_));
+      reaper_.set(0);
+      exit_status_ = {ExitStatus::Kind::NotStarted, child.error};
+      tell(MessageKind::Ended, to_word(exit_status_));
       tell(MessageKind::Drained);
     } else {
       pid_ = child.pid;
@@ -70,7 +70,7 @@ class Guard {
       hear_signals();
     }
     io_.run();
-    return ending_.code();
+    return exit_status_.code();
   }
 
  private:
@@ -199,14 +199,14 @@ class Guard {
     int status = 0;
     if (pid_ == 0 || ::waitpid(pid_, &status, WNOHANG) != pid_) return;
     send_signal(SIGKILL);  // processes that it has left behind
-    will_.set(0);
+    reaper_.set(0);
     pid_ = 0;
-    ending_ = ending_of(status);
+    exit_status_ = exit_status_of(status);
     has_ended_ = true;
     stop_feeding();
     failures_.drain();  // before its end is told
     tell_record();
-    tell(MessageKind::Ended, to_word(ending_));
+    tell(MessageKind::Ended, to_word(exit_status_));
     if (gone_) return io_.stop();
     for (Stream& stream : streams_)
       if (stream.from.is_open())
@@ -241,12 +241,12 @@ class Guard {
   asio::posix::stream_descriptor input_;
   asio::signal_set signals_;
   asio::steady_timer grace_;
-  LastWill& will_;
+  OrphanReaper& reaper_;
   FailureSocket failures_;
   std::optional<FailureRecord> record_;
   std::optional<ControlMessage> tell_of_record_;  // later: much is unsent
   pid_t pid_ = 0;
-  Ending ending_;
+  ExitStatus exit_status_;
   bool gone_ = false, has_ended_ = false, drained_ = false;
   std::deque<std::string> unfed_;
   std::array<char, kLongestPiece> buffer_{};
@@ -287,12 +287,12 @@ int guard(std::vector<std::string> words) {
   for (std::string& word : words) word.erase(0, 1);
   const ControlAddress address = address_of(variable(kAddressVariable), variable(kTokenVariable));
   const int rank = own_rank();
-  LastWill will;
+  OrphanReaper reaper;
   asio::io_context io(1);
   const auto run = connect_control(
       io, rank, address, kConnect,
       {str_cat("rank ", rank, " on ", host_name(), " cannot reach `coshard run`"), false});
-  return Guard(io, run, will).run(words, rank == 0 ? Stdin::Pipe : Stdin::Empty);
+  return Guard(io, run, reaper).run(words, rank == 0 ? Stdin::Pipe : Stdin::Empty);
 }
 
 }  // namespace coshard::job

@@ -58,7 +58,7 @@ Supervisor::Supervisor(asio::io_context& io, Options options)
       launcher_out_(io),
       launcher_err_(io) {
   address_ = acceptor_.open({{}, 0, options_.token}, !options_.hosts.empty(), {});
-  make_outlets();
+  make_writers();
   for (int r = 0; r < options_.ranks; ++r) {
     const std::string prefix = options_.prefix ? str_cat('[', r, "] ") : "";
     ranks_.push_back(std::make_unique<Rank>(
@@ -73,7 +73,8 @@ void Supervisor::start_launcher(const std::vector<std::string>& command,
   const Child child = start(command, Apart::Session, environment, variables_of_mpi_launchers());
   if (child.error != 0)
     fail(ErrorKind::Unsupported,
-         str_cat(command.front(), ' ', Ending{Ending::Kind::NotStarted, child.error}.text()));
+         str_cat(command.front(), ' ',
+                 ExitStatus{ExitStatus::Kind::NotStarted, child.error}.text()));
   launcher_ = child.pid;
   launcher_name_ = std::filesystem::path(command.front()).filename().string();
   launcher_out_.assign(child.out);
@@ -95,7 +96,7 @@ Supervisor::Await<void> Supervisor::expect_guards() {
   const auto late = std::ranges::find_if_not(ranks_, [](const auto& rank) { return rank->came(); });
   if (late == ranks_.end()) co_return;
   failed({static_cast<int>(late - ranks_.begin()),
-          {Ending::Kind::Missing, static_cast<int>(options_.start_timeout.count())}});
+          {ExitStatus::Kind::Missing, static_cast<int>(options_.start_timeout.count())}});
 }
 
 bool Supervisor::entered(const Guard& guard) {
@@ -125,7 +126,8 @@ void Supervisor::received(Rank& rank, const ControlMessage& message) {
     case MessageKind::Ended:
       rank.ended = true;
       if (rank.number == 0) in_.reset();
-      if (const Ending ending = ending_of(text); !ending.ok()) failed({rank.number, ending});
+      if (const ExitStatus exit_status = exit_status_of(text); !exit_status.ok())
+        failed({rank.number, exit_status});
       return take(rank);
     case MessageKind::Drained: return drained(rank);
     default: fail(ErrorKind::CommFailed, "not a message of a guard");
@@ -142,7 +144,7 @@ void Supervisor::drained(Rank& rank) {
 void Supervisor::lost(Rank& rank, const std::string& why) {
   rank.guard = nullptr;
   if (rank.drained) return;
-  if (!std::exchange(rank.ended, true)) failed({rank.number, {Ending::Kind::Lost, 0, why}});
+  if (!std::exchange(rank.ended, true)) failed({rank.number, {ExitStatus::Kind::Lost, 0, why}});
   drained(rank);
 }
 
@@ -167,7 +169,7 @@ Supervisor::Await<void> Supervisor::hear_signals() {
   }
 }
 
-// Guards that have not connected get the signal through the launcher, whose ending then means
+// Guards that have not connected get the signal through the launcher, whose exit_status then means
 // nothing.
 void Supervisor::pass_on(int signal) {
   const bool again =
@@ -176,9 +178,9 @@ void Supervisor::pass_on(int signal) {
   told_to_end_ = true;
   send_signal(again ? SIGKILL : signal);
   const bool all_came = std::ranges::all_of(ranks_, [](const auto& rank) { return rank->came(); });
-  if (all_came || launcher_ending_) return;
+  if (all_came || launcher_status_) return;
   ::kill(launcher_, again ? SIGKILL : SIGTERM);
-  failed({-1, {Ending::Kind::Killed, signal}});
+  failed({-1, {ExitStatus::Kind::Killed, signal}});
 }
 
 // As Ctrl-Z does it: the ranks first, then this process. SIGCONT continues both.
@@ -213,7 +215,7 @@ Supervisor::Await<void> Supervisor::pause(milliseconds time) {
 }
 
 Supervisor::Await<void> Supervisor::end_others() {
-  if (first_->ending.kind != Ending::Kind::Unwritten) co_await pause(kReport);
+  if (first_->exit_status.kind != ExitStatus::Kind::Unwritten) co_await pause(kReport);
   if (over_) co_return;
   ends_others_ = true;
   send_signal(SIGTERM);
@@ -231,7 +233,7 @@ void Supervisor::check_over() {
   for (const auto& rank : ranks_)
     if (rank->guard != nullptr) rank->guard->send({MessageKind::Leave, 0, ""});
   pause_.cancel();
-  asio::co_spawn(io_, launcher_ending_ ? finish() : end_launcher(), asio::detached);
+  asio::co_spawn(io_, launcher_status_ ? finish() : end_launcher(), asio::detached);
 }
 
 // The launcher ---------------------------------------------------------------------------------
@@ -243,11 +245,11 @@ Supervisor::Await<void> Supervisor::end_launcher() {
     patience = std::max(kLauncherOnSignal, all() - kLauncherOnSignal - since);
   }
   co_await pause(patience);
-  if (launcher_ending_) co_return;
+  if (launcher_status_) co_return;
   ends_launcher_ = true;
   ::kill(launcher_, SIGTERM);
   co_await pause(kLauncherOnSignal);
-  if (launcher_ending_) co_return;
+  if (launcher_status_) co_return;
   ::kill(-launcher_, SIGKILL);
 }
 
@@ -261,9 +263,9 @@ Supervisor::Await<void> Supervisor::show(Descriptor& from, Lines& to) {
 // If a rank ended without its guard's report, only the launcher can know why.
 bool Supervisor::launcher_knows_more() const {
   if (!first_) return true;
-  const Ending::Kind kind = first_->ending.kind;
-  if (first_->rank < 0) return kind != Ending::Kind::Unwritten;
-  return kind == Ending::Kind::Lost || kind == Ending::Kind::Missing;
+  const ExitStatus::Kind kind = first_->exit_status.kind;
+  if (first_->rank < 0) return kind != ExitStatus::Kind::Unwritten;
+  return kind == ExitStatus::Kind::Lost || kind == ExitStatus::Kind::Missing;
 }
 
 // False: the stream has ended.
@@ -279,12 +281,12 @@ bool Supervisor::show_what_is_there(Descriptor& from, Lines& to) {
 
 void Supervisor::reap_launcher() {
   int status = 0;
-  if (launcher_ending_ || ::waitpid(launcher_, &status, WNOHANG) != launcher_) return;
-  launcher_ending_ = ending_of(status);
+  if (launcher_status_ || ::waitpid(launcher_, &status, WNOHANG) != launcher_) return;
+  launcher_status_ = exit_status_of(status);
   ::kill(-launcher_, SIGKILL);  // processes that it has left behind
   show_what_is_there(launcher_out_, *launcher_says_);
   show_what_is_there(launcher_err_, *launcher_complains_);
-  if (!over_ || !(launcher_ending_->ok() || ends_launcher_)) failed({-1, *launcher_ending_});
+  if (!over_ || !(launcher_status_->ok() || ends_launcher_)) failed({-1, *launcher_status_});
   if (over_) {
     asio::co_spawn(io_, finish(), asio::detached);
     return;
@@ -325,45 +327,47 @@ Supervisor::Failure Supervisor::cause_of_all() const {
 std::string Supervisor::cause() const {
   if (!first_) return "";
   const Failure first = cause_of_all();
-  const Ending& ending = first.ending;
-  if (ending.kind == Ending::Kind::Unwritten) return "output " + ending.text();
-  if (first.rank < 0) return str_cat(launcher_name_, ' ', ending.text());
+  const ExitStatus& exit_status = first.exit_status;
+  if (exit_status.kind == ExitStatus::Kind::Unwritten) return "output " + exit_status.text();
+  if (first.rank < 0) return str_cat(launcher_name_, ' ', exit_status.text());
   std::string who = str_cat("rank ", first.rank);
-  if (ending.kind == Ending::Kind::Missing && !options_.hosts.empty())
+  if (exit_status.kind == ExitStatus::Kind::Missing && !options_.hosts.empty())
     who += " on " + host_of(options_.hosts, first.rank);
-  if (ending.kind == Ending::Kind::NotStarted)
-    return str_cat(who, ": ", options_.program, ' ', ending.text());
+  if (exit_status.kind == ExitStatus::Kind::NotStarted)
+    return str_cat(who, ": ", options_.program, ' ', exit_status.text());
   const FailureRecord* const record = record_of(first);
   const std::string why = record == nullptr ? "" : ": " + record->line();
-  if (ending.kind == Ending::Kind::Lost && launcher_ending_ && !launcher_ending_->ok()) {
-    const std::string launcher = str_cat(launcher_name_, ' ', launcher_ending_->text());
-    const auto lost = std::ranges::count(
-        failures_, Ending::Kind::Lost, [](const Failure& failure) { return failure.ending.kind; });
+  if (exit_status.kind == ExitStatus::Kind::Lost && launcher_status_ && !launcher_status_->ok()) {
+    const std::string launcher = str_cat(launcher_name_, ' ', launcher_status_->text());
+    const auto lost =
+        std::ranges::count(failures_, ExitStatus::Kind::Lost,
+                           [](const Failure& failure) { return failure.exit_status.kind; });
     if (lost > 1 && record == nullptr) return launcher;  // which was the first, nobody can know
-    return str_cat(who, ' ', ending.text(), why, "; ", launcher);
+    return str_cat(who, ' ', exit_status.text(), why, "; ", launcher);
   }
-  const bool killed = interrupted_twice_ && ending.kind == Ending::Kind::Killed &&
-                      ending.value == SIGKILL;  // not for want of memory
+  const bool killed = interrupted_twice_ && exit_status.kind == ExitStatus::Kind::Killed &&
+                      exit_status.value == SIGKILL;  // not for want of memory
   const std::string how = first.by_signal && record != nullptr ? "failed"
                           : killed                             ? "was killed by SIGKILL"
-                                                               : ending.text();
+                                                               : exit_status.text();
   return str_cat(who, ' ', how, why);
 }
 
 int Supervisor::code() const {
   if (!first_) return 0;
   const Failure cause = cause_of_all();
-  const bool lost = cause.ending.kind == Ending::Kind::Lost;
+  const bool lost = cause.exit_status.kind == ExitStatus::Kind::Lost;
   if (cause.by_signal && record_of(cause) != nullptr) return 1;
-  const int code = (lost && launcher_ending_ ? *launcher_ending_ : cause.ending).code();
+  const int code = (lost && launcher_status_ ? *launcher_status_ : cause.exit_status).code();
   return code == 0 ? 1 : code;
 }
 
 // The launchers' own forwarding loses input or ends the job if process 0 does not read it in time.
 void Supervisor::open_stdin() {
-  in_ = std::make_unique<Inlet>(STDIN_FILENO, kLongestPiece, [this](std::string text, int error) {
-    asio::post(io_, [this, text = std::move(text), error] { pass_on_input(text, error); });
-  });
+  in_ = std::make_unique<StdinForwarder>(
+      STDIN_FILENO, kLongestPiece, [this](std::string text, int error) {
+        asio::post(io_, [this, text = std::move(text), error] { pass_on_input(text, error); });
+      });
   in_->next();
 }
 
@@ -382,18 +386,18 @@ void Supervisor::fed() {
   if (unfed_-- == kMostAhead && in_ != nullptr) in_->next();
 }
 
-void Supervisor::make_outlets() {
+void Supervisor::make_writers() {
   const auto make = [this] {
-    return std::make_shared<Outlet>([this] { asio::post(io_, [this] { written(); }); });
+    return std::make_shared<OutputWriter>([this] { asio::post(io_, [this] { written(); }); });
   };
   out_ = make();
   err_ = same_file(STDOUT_FILENO, STDERR_FILENO) ? out_ : make();
 }
 
 Lines Supervisor::lines_to(int fd, const std::string& prefix) {
-  return {prefix, [this, fd, outlet = fd == STDOUT_FILENO ? out_ : err_](std::string_view text) {
-            if (outlet == err_ && !text.empty()) last_error_byte_ = text.back();
-            outlet->write(fd, text);
+  return {prefix, [this, fd, writer = fd == STDOUT_FILENO ? out_ : err_](std::string_view text) {
+            if (writer == err_ && !text.empty()) last_error_byte_ = text.back();
+            writer->write(fd, text);
           }};
 }
 
@@ -411,20 +415,20 @@ void Supervisor::take(Rank& rank) {
 
 void Supervisor::written() {
   for (const auto& rank : ranks_) take(*rank);
-  for (const auto& outlet : {out_, err_})
-    if (outlet->error() == EPIPE) failed({-1, {Ending::Kind::Unwritten, EPIPE}});
+  for (const auto& writer : {out_, err_})
+    if (writer->error() == EPIPE) failed({-1, {ExitStatus::Kind::Unwritten, EPIPE}});
   flush_.cancel();
 }
 
-bool Supervisor::gives_up(const Outlet& outlet) const {
+bool Supervisor::gives_up(const OutputWriter& writer) const {
   if (!first_ && !told_to_end_) return false;
   const Clock::time_point now = Clock::now();
-  return now - outlet.moved() >= kQuiet && (!first_ || now - first_->at >= all());
+  return now - writer.moved() >= kQuiet && (!first_ || now - first_->at >= all());
 }
 
-Supervisor::Await<void> Supervisor::flush(const Outlet& outlet) {
+Supervisor::Await<void> Supervisor::flush(const OutputWriter& writer) {
   boost::system::error_code cancelled;
-  while (outlet.waiting() > 0 && !gives_up(outlet)) {
+  while (writer.waiting() > 0 && !gives_up(writer)) {
     flush_.expires_after(milliseconds(100));
     co_await flush_.async_wait(asio::redirect_error(asio::use_awaitable, cancelled));
   }
@@ -438,7 +442,7 @@ Supervisor::Await<void> Supervisor::finish() {
                 str_cat("warning: nobody reads stdout; its last ", left, " bytes are lost\n"));
   int error = out_->error() != 0 ? out_->error() : err_->error();
   if (out_->waiting() > 0) error = EINTR;  // given up after a signal
-  if (!first_ && error != 0) first_ = Failure{-1, {Ending::Kind::Unwritten, error}, {}};
+  if (!first_ && error != 0) first_ = Failure{-1, {ExitStatus::Kind::Unwritten, error}, {}};
   if (first_)
     err_->write(STDERR_FILENO,
                 str_cat(last_error_byte_ == '\n' ? "" : "\n", "error: ", printable(cause()), '\n'));

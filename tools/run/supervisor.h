@@ -16,12 +16,12 @@
 
 #include "runtime/control/control_acceptor.h"
 #include "runtime/control/failure_record.h"
-#include "tools/run/ending.h"
+#include "tools/run/exit_status.h"
 #include "tools/run/hosts.h"
-#include "tools/run/inlet.h"
 #include "tools/run/launcher.h"
 #include "tools/run/lines.h"
-#include "tools/run/outlet.h"
+#include "tools/run/output_writer.h"
+#include "tools/run/stdin_forwarder.h"
 
 namespace coshard::job {
 
@@ -65,7 +65,7 @@ class Supervisor {
   std::chrono::milliseconds all() const { return std::chrono::milliseconds(2400) + options_.grace; }
   struct Failure {
     int rank = -1;  // -1: the launcher, or this process's output
-    Ending ending;
+    ExitStatus exit_status;
     int number = 0;          // of its message, in the order in which all arrived
     bool by_signal = false;  // by one that end_others() has sent
     Clock::time_point at = Clock::now();
@@ -81,13 +81,13 @@ class Supervisor {
   void pass_on_input(const std::string& text, int error);
   void fed();
 
-  void make_outlets();
+  void make_writers();
   Lines lines_to(int fd, const std::string& prefix);
   void take(Rank& rank);
   void written();
   Await<void> finish();
-  Await<void> flush(const Outlet& outlet);
-  bool gives_up(const Outlet& outlet) const;
+  Await<void> flush(const OutputWriter& writer);
+  bool gives_up(const OutputWriter& writer) const;
 
   Await<void> show(Descriptor& from, Lines& to);
   bool show_what_is_there(Descriptor& from, Lines& to);
@@ -113,16 +113,16 @@ class Supervisor {
   ControlAddress address_;
   boost::asio::signal_set signals_;
   boost::asio::steady_timer pause_, start_, flush_;
-  std::shared_ptr<Outlet> out_, err_;  // the same one if both are one file, to keep the order
-  std::unique_ptr<Inlet> in_;          // of process 0, while it is there and stdin has not ended
-  int unfed_ = 0;                      // unacknowledged pieces of it
+  std::shared_ptr<OutputWriter> out_, err_;  // the same one if both are one file, to keep the order
+  std::unique_ptr<StdinForwarder> in_;  // of process 0, while it is there and stdin has not ended
+  int unfed_ = 0;                       // unacknowledged pieces of it
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::optional<Failure> first_;
   std::vector<Failure> failures_;  // of ranks, first_ too
   int received_ = 0;               // messages and ends so far
   pid_t launcher_ = 0;
   std::string launcher_name_;
-  std::optional<Ending> launcher_ending_;
+  std::optional<ExitStatus> launcher_status_;
   Descriptor launcher_out_, launcher_err_;
   std::unique_ptr<Lines> launcher_says_, launcher_complains_;
   char last_error_byte_ = '\n';  // on stderr

@@ -94,7 +94,7 @@ class RunningModule;
 class ModuleState;   // styles/module_state.h
 class ModuleChange;  // module_change.h
 
-class Module : private FailureWitness {
+class Module : private ErrorObserver {
  public:
   Module() = default;
   virtual ~Module();
@@ -206,7 +206,7 @@ class Module : private FailureWitness {
   Task<Tensor> begin(Tensor x);
   Task<Tensor> forward_for(CallSite site, Tensor x);
   Task<Tensor> run_within(Tensor x);
-  void left_by(const std::exception_ptr& error) noexcept override;
+  void on_exception(const std::exception_ptr& error) noexcept override;
   void check_name(const std::string& name) const;
   void forget_paths();
   void name_values_below();

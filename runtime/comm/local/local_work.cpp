@@ -8,7 +8,7 @@
 #include "runtime/comm/collective.h"
 #include "runtime/comm/local/host/chunks.h"
 #include "runtime/comm/neighbours.h"
-#include "runtime/coro/census.h"
+#include "runtime/coro/deadlock_detector.h"
 #include "runtime/coro/spin_wait.h"
 #include "runtime/device/stream_times.h"
 #include "runtime/printable.h"
@@ -56,7 +56,7 @@ void LocalWork::block(int part, const Done& done, const Help& help) {
       continue;
     }
     if (!parker.shares_its_thread() && spin_wait.spin()) continue;
-    Nap nap(sleeper());
+    IdleScope nap(waiter_state());
     const Listening ear(*this, rank);
     // The clock is read before the checks: whatever becomes due after it makes the park return at
     // once.
@@ -81,17 +81,18 @@ std::int64_t LocalWork::not_before(int part) const {
   return link() == nullptr ? 0 : link_ns(part);
 }
 
-// Null if a thread outside the census may end the wait.
-Sleeper* LocalWork::sleeper() const {
-  Sleeper* sleeper = RankContext::current().sleeper;
+// Null if a thread outside the deadlock_detector may end the wait.
+WaiterState* LocalWork::waiter_state() const {
+  WaiterState* waiter_state = RankContext::current().waiter_state;
   const bool counts =
-      sleeper != nullptr && communicator_->group().registry()->census == &sleeper->census();
-  return counts ? sleeper : nullptr;
+      waiter_state != nullptr &&
+      communicator_->group().registry()->deadlock_detector == &waiter_state->deadlock_detector();
+  return counts ? waiter_state : nullptr;
 }
 
 bool LocalWork::listen(Parker& parker) {
   communicator_->group().listen(parker, by_parts());
-  return sleeper() == RankContext::current().sleeper;
+  return waiter_state() == RankContext::current().waiter_state;
 }
 void LocalWork::deaf(Parker& parker) noexcept { communicator_->group().deaf(parker, by_parts()); }
 
@@ -125,7 +126,7 @@ void LocalWork::end_wait() {
     watching->stalled(event_, begin_ns, rank_now_ns());
 }
 
-void LocalWork::given_up() {
+void LocalWork::on_wait_abandoned() {
   // Not for messages, which only two ranks wait for: the others gave up nothing. Noted whatever has
   // arrived by then, so that it depends on the program, not on timing.
   if (!is_point_to_point(awaited_.kind)) communicator_->note_given_up(awaited_);

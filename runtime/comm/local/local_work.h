@@ -36,7 +36,7 @@ class LocalWork : public WorkState {
   }
   std::int64_t not_before(int part) const final;
   std::string describe() const final { return awaited_.text(communicator_->group().title()); }
-  void given_up() final;
+  void on_wait_abandoned() final;
   void poison(const std::string& cause) final;
   void dependent_awaited() final;
   bool any_thread() const final { return true; }
@@ -97,7 +97,7 @@ class LocalWork : public WorkState {
   bool is_overdue(std::int64_t waited_ns);
   bool data_move() const;
   void fail_if_missing_is_here() const;
-  Sleeper* sleeper() const;
+  WaiterState* waiter_state() const;
 
   const std::optional<std::int64_t> limit_ = WaitLimit::here();  // where it was issued
 
@@ -138,7 +138,7 @@ class OpWork final : public LocalWork {
   int parts() const override;
   bool part_ready(int part) override;
   void wait_part(int part) override;
-  void has_dependents() override {
+  void mark_has_dependents() override {
     if (op_ != nullptr) op_->has_dependents.store(true);
   }
 
@@ -176,7 +176,7 @@ class MessageWork final : public LocalWork {
  public:
   MessageWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
               std::shared_ptr<Message> message);
-  void has_dependents() override { message_->has_dependents.store(true); }
+  void mark_has_dependents() override { message_->has_dependents.store(true); }
 
  private:
   bool complete() const override {

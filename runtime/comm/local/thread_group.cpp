@@ -85,9 +85,9 @@ bool ThreadGroup::left(int rank) const {
   return registry_->left.contains(rank);
 }
 
-void ThreadGroup::count_in(Census& census) {
-  registry_->census = &census;
-  if (registry_->progress) registry_->progress->count_in(census);
+void ThreadGroup::count_in(DeadlockDetector& deadlock_detector) {
+  registry_->deadlock_detector = &deadlock_detector;
+  if (registry_->progress) registry_->progress->count_in(deadlock_detector);
 }
 
 std::string ThreadGroup::last_seen(int rank) const {

@@ -12,7 +12,7 @@
 
 namespace coshard {
 
-class Census;
+class DeadlockDetector;
 class LocalGroup;
 class RemoteRanks;
 class TransferClock;
@@ -50,8 +50,8 @@ class ThreadGroup {
   // The program of world rank `rank` has ended: it will issue nothing more on any communicator.
   void leave(int rank);
   bool left(int rank) const;
-  // Only the ranks in `census` use these communicators. Call it before they start.
-  void count_in(Census& census);
+  // Only the ranks in `deadlock_detector` use these communicators. Call it before they start.
+  void count_in(DeadlockDetector& deadlock_detector);
   // "last issued #39 all_reduce on tp[4] 1.7 s ago", on any communicator.
   std::string last_seen(int rank) const;
 

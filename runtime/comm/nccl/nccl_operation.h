@@ -55,7 +55,7 @@ class NcclWork final : public WorkState {
   void wait_part(int part) override;
   bool waits_for_peers() const override { return false; }
   Look look(int) override { return Look::Over; }
-  void given_up() override { flight_->announced.state()->given_up(); }
+  void on_wait_abandoned() override { flight_->announced.state()->on_wait_abandoned(); }
   std::string_view path() const { return flight_->operation->path; }
 
  private:

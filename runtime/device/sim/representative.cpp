@@ -3,21 +3,21 @@
 #include <numeric>
 
 #include <coshard/runtime/error.h>
+#include "runtime/launch/rank_directory.h"
 #include "runtime/launch/rank_host.h"
 #include "runtime/launch/rank_world.h"
-#include "runtime/launch/roster.h"
 
 namespace coshard {
 namespace {
 
 // Only rank 0 exists; the others are assumed to agree with it.
-class RepresentativeRoster final : public Roster {
+class RepresentativeDirectory final : public RankDirectory {
  public:
-  RepresentativeRoster(const WorldOptions& options, std::shared_ptr<VirtualNetwork> network)
+  RepresentativeDirectory(const WorldOptions& options, std::shared_ptr<VirtualNetwork> network)
       : size_(options.ranks), network_(std::move(network)) {
     WorldOptions alone = options;
     alone.ranks = 1;
-    one_ = make_thread_roster(alone);
+    one_ = make_thread_directory(alone);
   }
   int size() const override { return size_; }
   const std::vector<int>& here() const override { return one_->here(); }
@@ -32,7 +32,7 @@ class RepresentativeRoster final : public Roster {
     one_->on_failure(std::move(told));
   }
   bool reports_failure() override { return true; }
-  void count_in(Census& census) override { one_->count_in(census); }
+  void count_in(DeadlockDetector& deadlock_detector) override { one_->count_in(deadlock_detector); }
   void leave(int rank) override { one_->leave(rank); }
   void end() override { one_->end(); }
   bool alive(int rank) const override { return rank != 0 || one_->alive(rank); }
@@ -41,7 +41,7 @@ class RepresentativeRoster final : public Roster {
  private:
   int size_;
   std::shared_ptr<VirtualNetwork> network_;
-  std::unique_ptr<Roster> one_;
+  std::unique_ptr<RankDirectory> one_;
 };
 
 }  // namespace
@@ -57,7 +57,8 @@ void run_representative(int ranks, std::shared_ptr<VirtualDevice> device, LinkOf
   const WorldOptions all = settled(options, {});  // ignores this process's launcher
   auto network = std::make_shared<VirtualNetwork>(
       VirtualNetwork{std::move(link_of), device, gathers_by_shards});
-  run_ranks_on(*own_threads(), all, std::make_unique<RepresentativeRoster>(all, network), program);
+  run_ranks_on(*own_threads(), all, std::make_unique<RepresentativeDirectory>(all, network),
+               program);
 }
 
 }  // namespace coshard

@@ -8,7 +8,7 @@
 #include <coshard/runtime/launch/simulate.h>
 #include "dtensor/calibration/calibration_file.h"
 #include "dtensor/mesh/calibration.h"
-#include "runtime/launch/roster.h"
+#include "runtime/launch/rank_directory.h"
 #include "tests/support/json.h"
 #include "tests/support/ranks.h"
 #include "tests/support/set_variable.h"

@@ -57,7 +57,7 @@ TEST(Links, DecideWhatAnOperatorMoves) {
 }
 
 TEST(Links, PlansFollowThem) {
-  PlanQuestion question = parse_question("dp=4,tp=4", "1024,1024", "S(0),R", "R,S(0)");
+  ExplainOptions question = parse_question("dp=4,tp=4", "1024,1024", "S(0),R", "R,S(0)");
   const double before = explain(question).us;
   set_link(question, "200us,1GB/s");
   EXPECT_GT(explain(question).us, 5 * before);

@@ -242,7 +242,7 @@ TEST(DataParallelRefuses, CreateGraphTwoBackwardsAtOnceAndAStaleGradientBesideAN
     EXPECT_TRUE(collector->begin(reached));
     text = refused([&] { collector->begin(reached); });
     expect_text(text,
-                "another one, which has not ended, reduces gradients of the same DataParallel");
+                "another backward is still reducing gradients of the same DataParallel");
     collector->give_up();
     EXPECT_TRUE(collector->begin(reached));
     collector->give_up();

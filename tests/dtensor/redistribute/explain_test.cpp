@@ -8,14 +8,14 @@ namespace coshard {
 namespace {
 
 TEST(PlanExplain, NamesStepsCollectivesAndBytes) {
-  const PlanAnswer one = explain(parse_question("dp=2,tp=4", "8,16", "S(0),R", "R,R"));
+  const PlanExplanation one = explain(parse_question("dp=2,tp=4", "8,16", "S(0),R", "R,R"));
   EXPECT_EQ(one.trace, "S(0)R -> RR");
   ASSERT_EQ(one.steps.size(), 1U);
   EXPECT_EQ(one.steps[0].collective, "all_gather");
   EXPECT_EQ(one.steps[0].over, "dp");
   EXPECT_EQ(one.steps[0].ranks, 2);
   EXPECT_EQ(one.bytes, 4 * 16 * 4);  // half of the tensor
-  const PlanAnswer merged =
+  const PlanExplanation merged =
       explain(parse_question("dp=2,tp=4", "8,16", "P(sum),P(sum)", "S(0),S(-2)", "bf16"));
   EXPECT_EQ(merged.trace, "P(sum)P(sum) -> S(0)S(0)");
   EXPECT_EQ(merged.steps[0].over, "dp_tp");

@@ -18,7 +18,7 @@ class Before final : public WorkState {
   bool part_ready(int) override { return over; }
   void wait_part(int) override { over = true; }
   Look push() override { return over ? Look::Over : Look::Stuck; }
-  void given_up() override { ++given_ups; }
+  void on_wait_abandoned() override { ++given_ups; }
   std::string describe() const override { return "the one before"; }
   bool over = false;
   int given_ups = 0;
@@ -63,9 +63,9 @@ TEST(FollowUpOf, TellsTheOneBeforeThatItWasGivenUpUnlessThatIsUnnoted) {
   const auto before = std::make_shared<Before>();
   FollowUp noted(before, [] {}), unnoted(
                                      before, [] {}, GivenUp::Unnoted);
-  noted.given_up();
+  noted.on_wait_abandoned();
   EXPECT_EQ(before->given_ups, 1);
-  unnoted.given_up();
+  unnoted.on_wait_abandoned();
   EXPECT_EQ(before->given_ups, 1);
 }
 

@@ -68,10 +68,10 @@ TEST(InFlight, WhoReceivesNothingIsInFlightAsLongAsTheSource) {
   on_ranks(2, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {2}, {"tp"});
     const Tensor sum = counting(world, {2}), nothing = counting(world, {1});
-    fly_with(nothing, sum);
+    share_pending_work(nothing, sum);
     EXPECT_FALSE(sum.in_flight());
     issue_all_reduce(mesh.communicator(0), Reduce::Sum, sum, {"test"});
-    fly_with(sum, nothing);
+    share_pending_work(sum, nothing);
     EXPECT_TRUE(nothing.in_flight());
     nothing.wait();
     EXPECT_EQ(sum.to_vector(), (std::vector<double>{2, 4}));

@@ -14,7 +14,7 @@
 
 #include "runtime/comm/local/thread_group.h"
 #include "runtime/comm/make_communicator.h"
-#include "runtime/launch/roster.h"
+#include "runtime/launch/rank_directory.h"
 #include "tests/support/device.h"
 #include "tests/support/nanoseconds.h"
 #include "tests/support/spread.h"
@@ -93,14 +93,14 @@ inline std::shared_ptr<Communicator> communicator_of(std::shared_ptr<Communicato
 // process; the others count as not failed.
 template <class Body>
 std::vector<Outcome> outcomes_on_ranks(int ranks, const Body& body) {
-  const std::unique_ptr<Roster> roster = testing::spread_roster(test_options(ranks));
+  const std::unique_ptr<RankDirectory> directory = testing::spread_directory(test_options(ranks));
   std::optional<ThreadGroup> threads_alone;
   std::vector<int> here(static_cast<std::size_t>(ranks));
   std::iota(here.begin(), here.end(), 0);
-  if (roster == nullptr)
+  if (directory == nullptr)
     threads_alone.emplace(ranks);
   else
-    here = roster->here();
+    here = directory->here();
   std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;
   for (const int rank : here) {
@@ -108,8 +108,8 @@ std::vector<Outcome> outcomes_on_ranks(int ranks, const Body& body) {
       Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
       std::shared_ptr<Communicator> mine;
       try {
-        mine = communicator_of(roster ? roster->control(rank) : threads_alone->communicator(rank),
-                               rank);
+        mine = communicator_of(
+            directory ? directory->control(rank) : threads_alone->communicator(rank), rank);
         body(*mine, rank);
         bare_device()->synchronize();
       } catch (const Error& error) {
@@ -118,12 +118,12 @@ std::vector<Outcome> outcomes_on_ranks(int ranks, const Body& body) {
         outcome = {true, ErrorKind::BadInput, error.what()};
       }
       mine.reset();
-      if (roster != nullptr) roster->leave(rank);
+      if (directory != nullptr) directory->leave(rank);
       bare_device().reset();
     });
   }
   for (std::thread& thread : threads) thread.join();
-  if (roster != nullptr) roster->end();
+  if (directory != nullptr) directory->end();
   return outcomes;
 }
 

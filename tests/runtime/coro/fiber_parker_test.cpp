@@ -74,12 +74,12 @@ TEST(FiberThread, DeadlinesWakeInTheOrderOfTime) {
 TEST(FiberThread, ARingEndsASleepBeforeItsDeadline) {
   FiberThread thread;
   const std::int64_t begin = thread.now();
-  Parker& sleeper = thread.spawn([](Parker& parker) {
+  Parker& waiter_state = thread.spawn([](Parker& parker) {
     for (int i = 0; i < 2; ++i) parker.park(parker.now() + kHour);
   });
-  thread.spawn([&sleeper](Parker& parker) {
+  thread.spawn([&waiter_state](Parker& parker) {
     for (int i = 0; i < 2; ++i) {
-      sleeper.ring();
+      waiter_state.ring();
       parker.park(1);
     }
   });
@@ -90,14 +90,14 @@ TEST(FiberThread, ARingEndsASleepBeforeItsDeadline) {
 TEST(FiberThread, IsWokenByAnotherThread) {
   FiberThread thread;
   int value = 0;
-  Parker& sleeper = thread.spawn([&value](Parker& parker) {
+  Parker& waiter_state = thread.spawn([&value](Parker& parker) {
     parker.park(0);
     EXPECT_EQ(value, 7);
   });
   std::thread other([&] {
     std::this_thread::sleep_for(5ms);
     value = 7;
-    sleeper.ring();
+    waiter_state.ring();
   });
   thread.run();
   other.join();
@@ -107,12 +107,12 @@ TEST(FiberThread, IsWokenByAnotherThread) {
 TEST(FiberThread, ARingThatComesWithTheDeadlineWakesOnce) {
   FiberThread thread;
   std::atomic<bool> over{false};
-  Parker& sleeper = thread.spawn([&over](Parker& parker) {
+  Parker& waiter_state = thread.spawn([&over](Parker& parker) {
     for (int i = 0; i < 2000; ++i) parker.park(parker.now() + 20'000);
     over = true;
   });
   std::thread other([&] {
-    while (!over) sleeper.ring();
+    while (!over) waiter_state.ring();
   });
   thread.run();
   other.join();

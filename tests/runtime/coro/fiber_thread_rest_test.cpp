@@ -194,14 +194,14 @@ TEST(FiberThreadSimulation, AtAStandstillTheHookMayRing) {
   FiberThread thread(&policy);
   bool rung = false;
   int told = 0;
-  Parker& sleeper = thread.spawn([&rung](Parker& parker) {
+  Parker& waiter_state = thread.spawn([&rung](Parker& parker) {
     while (!rung) parker.park(0);
     parker.park(0);
   });
   thread.on_stuck([&] {
     ++told;
     rung = true;
-    sleeper.ring();
+    waiter_state.ring();
   });
   EXPECT_EQ(error_text(ErrorKind::BadInput, [&thread] { thread.run(); }),
             "fiber thread: deadlock: 1 of 1 fibers sleep and nothing can wake them");

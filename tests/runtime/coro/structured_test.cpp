@@ -179,8 +179,8 @@ TEST(Structured, TheAwaitsOfTheSiblingsThrowCancelledAtOnceAndTheCallerGetsTheFa
 Task<void> catches_and_goes_on(int& turns) {
   for (int round = 0; round < 3; ++round) {
     End end;
-    Task<void> failing = throws_after(round, "boom"), sleeper = sleeps_long();
-    Task<void> both = when_all(std::move(failing), std::move(sleeper));
+    Task<void> failing = throws_after(round, "boom"), waiter_state = sleeps_long();
+    Task<void> both = when_all(std::move(failing), std::move(waiter_state));
     Task<void> kept = keep_end(std::move(both), end);
     co_await std::move(kept);
     EXPECT_EQ(end.text, "boom");

@@ -42,7 +42,7 @@ TEST(OwnThreadsOf, EachRankHasAThreadOfItsName) {
     ended.push_back(rank);
   };
   program.watch = [&] { watched = true; };
-  program.sleeper = [](int) { return nullptr; };
+  program.waiter_state = [](int) { return nullptr; };
   const std::array all = {0, 1, 2};
   own_threads()->run(all, thread_group, program);
   EXPECT_EQ(threads.size(), 3U);
@@ -60,7 +60,7 @@ TEST(OwnThreadsOf, AreJoinedWhateverTheWatchThrowsAndWhateverARankThrowsIsTold) 
   program.failed = [&](int, const std::exception_ptr&) { ++told; };
   program.ended = [&](int) { ++ended; };
   program.watch = [] { throw std::bad_alloc(); };
-  program.sleeper = [](int) { return nullptr; };
+  program.waiter_state = [](int) { return nullptr; };
   const std::array all = {0, 1, 2};
   EXPECT_THROW(own_threads()->run(all, thread_group, program), std::bad_alloc);
   EXPECT_EQ(told, 3);

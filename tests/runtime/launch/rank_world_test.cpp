@@ -3,8 +3,8 @@
 
 #include <coshard/runtime/cost/link.h>
 #include <coshard/runtime/launch/simulate.h>
+#include "runtime/launch/rank_directory.h"
 #include "runtime/launch/rank_world.h"
-#include "runtime/launch/roster.h"
 #include "tests/runtime/launch/asio_ranks.h"
 #include "tests/support/virtual_ranks.h"
 

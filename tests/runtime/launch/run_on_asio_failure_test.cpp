@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "runtime/launch/roster.h"
+#include "runtime/launch/rank_directory.h"
 
 namespace coshard::test {
 namespace {
@@ -15,9 +15,9 @@ using namespace std::chrono_literals;
 std::atomic<bool> others_have_left{false};
 std::function<void(const std::string&)> failed_elsewhere;
 
-class RosterWithOthers final : public Roster {
+class DirectoryWithOthers final : public RankDirectory {
  public:
-  explicit RosterWithOthers(std::unique_ptr<Roster> here) : here_(std::move(here)) {}
+  explicit DirectoryWithOthers(std::unique_ptr<RankDirectory> here) : here_(std::move(here)) {}
   int size() const override { return here_->size(); }
   const std::vector<int>& here() const override { return here_->here(); }
   ThreadGroup* thread_group() override { return here_->thread_group(); }
@@ -27,7 +27,9 @@ class RosterWithOthers final : public Roster {
     failed_elsewhere = std::move(told);
   }
   bool reports_failure() override { return true; }
-  void count_in(Census& census) override { here_->count_in(census); }
+  void count_in(DeadlockDetector& deadlock_detector) override {
+    here_->count_in(deadlock_detector);
+  }
   void leave(int rank) override { here_->leave(rank); }
   void end() override {}
   bool over() override { return others_have_left; }
@@ -35,7 +37,7 @@ class RosterWithOthers final : public Roster {
   std::string last_seen(int rank) const override { return here_->last_seen(rank); }
 
  private:
-  std::unique_ptr<Roster> here_;
+  std::unique_ptr<RankDirectory> here_;
 };
 
 Task<void> meets(World& world) {
@@ -44,8 +46,8 @@ Task<void> meets(World& world) {
 }
 
 TEST(RunOnAsio, WaitsForRanksElsewhereWithoutTheContextAndGetsTheirErrors) {
-  use_rosters([](const WorldOptions& options) -> std::unique_ptr<Roster> {
-    return std::make_unique<RosterWithOthers>(make_thread_roster(options));
+  use_directories([](const WorldOptions& options) -> std::unique_ptr<RankDirectory> {
+    return std::make_unique<DirectoryWithOthers>(make_thread_directory(options));
   });
   for (const bool fails : {false, true}) {
     others_have_left = false;
@@ -68,7 +70,7 @@ TEST(RunOnAsio, WaitsForRanksElsewhereWithoutTheContextAndGetsTheirErrors) {
       EXPECT_TRUE(end_of(*end).names("disk full"));
     }
   }
-  use_rosters(nullptr);
+  use_directories(nullptr);
 }
 
 using Waits = Task<void> (*)(World& world);

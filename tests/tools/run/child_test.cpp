@@ -88,9 +88,9 @@ TEST(Child, HasItsGroupInTheWillBeforeItStartsOthers) {
   ASSERT_EQ(::pipe(held.data()), 0);
   const pid_t process = ::fork();
   if (process == 0) {
-    LastWill will;
+    OrphanReaper reaper;
     const Child child =
-        start({"sh", "-c", "sleep 600 & echo; exec sleep 600"}, Apart::Group, {}, {}, &will);
+        start({"sh", "-c", "sleep 600 & echo; exec sleep 600"}, Apart::Group, {}, {}, &reaper);
     char line = 0;
     if (::read(child.out, &line, 1) == 1) ::raise(SIGKILL);
     ::_exit(1);

@@ -13,7 +13,7 @@
 #pragma GCC visibility push(default)
 namespace coshard {
 
-struct PlanQuestion {
+struct ExplainOptions {
   std::vector<std::string> mesh_names;
   std::vector<int> mesh_shape;
   std::vector<Link> links;  // one per dimension, or none: Link()
@@ -22,7 +22,7 @@ struct PlanQuestion {
   Layout from, to;
 };
 
-struct PlanAnswer {
+struct PlanExplanation {
   struct Step {
     std::string layouts;     // "S(0)R -> RR"
     std::string collective;  // "all_gather"; "slice" and "to_partial" issue none
@@ -39,17 +39,17 @@ struct PlanAnswer {
 
 // Error{BadInput}: mesh sizes below 1, or more than 6 dimensions; layouts that do not fit mesh or
 // tensor; what redistribute refuses; a reduction that the dtype does not have.
-PlanAnswer explain(const PlanQuestion& question);
-std::ostream& operator<<(std::ostream& out, const PlanAnswer& answer);  // a table with totals
+PlanExplanation explain(const ExplainOptions& question);
+std::ostream& operator<<(std::ostream& out, const PlanExplanation& answer);  // a table with totals
 
 constexpr int kMostRanksOfPlan = 65'536;
 
 // Parses text, as on a command line. Error{BadInput} quotes the text.
 //   mesh "dp=2,tp=4" or "2,4"   shape "8,16"   layouts "S(0),R"
-PlanQuestion parse_question(std::string_view mesh, std::string_view shape, std::string_view from,
-                            std::string_view to, std::string_view dtype = "f32");
+ExplainOptions parse_question(std::string_view mesh, std::string_view shape, std::string_view from,
+                              std::string_view to, std::string_view dtype = "f32");
 // Sets links: "20us,1GB/s" for all dimensions, "dp=20us,1GB/s" for one.
-void set_link(PlanQuestion& question, std::string_view link);
+void set_link(ExplainOptions& question, std::string_view link);
 
 }  // namespace coshard
 #pragma GCC visibility pop

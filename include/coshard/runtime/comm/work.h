@@ -54,7 +54,7 @@ class WorkState {
   virtual std::int64_t not_before(int /*part*/) const { return 0; }
   virtual std::string describe() const { return "a collective"; }
   // This rank has given up its await.
-  virtual void given_up() {}
+  virtual void on_wait_abandoned() {}
   // Memory that the library does not own is about to be freed: no rank may use it any more.
   virtual void poison(const std::string& /*cause*/) {}
   // Whether push() may be called, on any thread. False: only its own rank can tell when it is over.
@@ -64,7 +64,7 @@ class WorkState {
   // Why the data will never arrive; "": not known to have failed.
   virtual std::string failure() const { return ""; }
   // Other work depends on it: also ring those that wait for the dependent.
-  virtual void has_dependents() {}
+  virtual void mark_has_dependents() {}
   // Work that depended on it has been awaited: if it is over, observers are told so.
   virtual void dependent_awaited() {}
 };

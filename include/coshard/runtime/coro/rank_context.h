@@ -24,7 +24,7 @@ class WaitInPlace {
  protected:
   ~WaitInPlace() = default;
 };
-class Sleeper;
+class WaiterState;
 
 class RankContext {
  public:
@@ -53,7 +53,8 @@ class RankContext {
   std::string_view allocations_are_for = "";  // see AllocationLabel
   const WaitInPlace* in_place = nullptr;   // null: it does not wait in place, or has not slept yet
   const Neighbours* neighbours = nullptr;  // on a caller's context (run_on_asio.h), or null
-  Sleeper* sleeper = nullptr;              // in the census of its world (census.h), or null
+  WaiterState* waiter_state =
+      nullptr;  // in the deadlock_detector of its world (deadlock_detector.h), or null
 
  private:
   template <class T>

@@ -46,12 +46,12 @@ class Join {
 
 // Notified of the exception that a task ends with, before its awaiter is: a module, whose path
 // errors name. Outlives the task. Rank's thread.
-class FailureWitness {
+class ErrorObserver {
  public:
-  virtual void left_by(const std::exception_ptr& error) noexcept = 0;
+  virtual void on_exception(const std::exception_ptr& error) noexcept = 0;
 
  protected:
-  ~FailureWitness() = default;
+  ~ErrorObserver() = default;
 };
 
 class TaskPromiseBase {
@@ -87,9 +87,9 @@ class TaskPromiseBase {
   FinalAwaiter final_suspend() const noexcept { return {}; }
   void unhandled_exception() noexcept {
     error_ = std::current_exception();
-    if (witness_ != nullptr) witness_->left_by(error_);
+    if (witness_ != nullptr) witness_->on_exception(error_);
   }
-  void set_witness(FailureWitness& witness) noexcept { witness_ = &witness; }
+  void set_witness(ErrorObserver& witness) noexcept { witness_ = &witness; }
   void set_continuation(std::coroutine_handle<> awaiter) noexcept { continuation_ = awaiter; }
   void set_join(Join& join) noexcept { join_ = &join; }
   const std::exception_ptr& error() const noexcept { return error_; }
@@ -118,7 +118,7 @@ class TaskPromiseBase {
  private:
   std::coroutine_handle<> continuation_;
   Join* join_ = nullptr;
-  FailureWitness* witness_ = nullptr;
+  ErrorObserver* witness_ = nullptr;
   std::exception_ptr error_;
 };
 
@@ -177,7 +177,7 @@ class [[nodiscard]] Task {
   // For executors and joins: the frame, still owned by this Task, and the result once done.
   Handle handle() const noexcept { return handle_; }
   // Who is notified of the exception that it ends with; set before it starts.
-  void set_witness(FailureWitness& witness) const noexcept {
+  void set_witness(ErrorObserver& witness) const noexcept {
     if (handle_) handle_.promise().set_witness(witness);
   }
   T take() { return handle_.promise().take(); }

@@ -7,7 +7,7 @@
 #include <coshard/runtime/coro/rank_context.h>
 #include <coshard/runtime/error.h>
 #include "runtime/comm/local/group.h"
-#include "runtime/coro/census.h"
+#include "runtime/coro/deadlock_detector.h"
 #include "runtime/device/make_device.h"
 #include "runtime/start_thread.h"
 
@@ -108,7 +108,7 @@ void ProgressThreads::wake(bool all) noexcept {
 }
 
 void ProgressThreads::Helper::ring() noexcept {
-  if (Sleeper* counted = sleeper.load(std::memory_order_acquire)) counted->rung();
+  if (WaiterState* counted = waiter_state.load(std::memory_order_acquire)) counted->rung();
   parker.ring();
 }
 
@@ -118,9 +118,9 @@ void ProgressThreads::ring() noexcept {
 }
 
 // They count as awake until they have checked again.
-void ProgressThreads::count_in(Census& census) {
+void ProgressThreads::count_in(DeadlockDetector& deadlock_detector) {
   for (const auto& helper : helpers_)
-    helper->sleeper.store(&census.add_helper(), std::memory_order_release);
+    helper->waiter_state.store(&deadlock_detector.add_helper(), std::memory_order_release);
   ring();
 }
 
@@ -134,7 +134,8 @@ void ProgressThreads::stop() noexcept {
   ring();
   for (const auto& helper : helpers_)
     if (helper->thread.joinable()) helper->thread.join();
-  for (const auto& helper : helpers_) helper->sleeper.store(nullptr);  // the census may go
+  for (const auto& helper : helpers_)
+    helper->waiter_state.store(nullptr);  // the deadlock_detector may go
 }
 
 // One pass over all offers; returns whether any advanced, and in `wake_ns` when to look again.
@@ -196,7 +197,7 @@ void ProgressThreads::run(Helper& helper, const std::string& name) {
   Snapshot offered;
   std::int64_t linger_ns = 0;
   while (!stopping_.load()) {
-    Nap nap(helper.sleeper.load(std::memory_order_acquire));
+    IdleScope nap(helper.waiter_state.load(std::memory_order_acquire));
     {
       const std::scoped_lock lock(mutex_);
       std::erase_if(offered_, [](const auto& one) { return one->over(); });

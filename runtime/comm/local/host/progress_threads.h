@@ -16,10 +16,10 @@
 
 namespace coshard {
 
-class Census;
+class DeadlockDetector;
 class LocalGroup;
 class RemoteRanks;
-class Sleeper;
+class WaiterState;
 struct CollectiveOp;
 struct Message;
 
@@ -43,8 +43,8 @@ class ProgressThreads {
   void forget(const CollectiveOp& op);
   // Something that an offered op waits for may be over. Any thread.
   void ring() noexcept;
-  // Sleeping helpers count in `census`. Before anything is offered; the census outlives them.
-  void count_in(Census& census);
+  // Sleeping helpers count in `deadlock_detector`. Before anything is offered; the deadlock_detector outlives them.
+  void count_in(DeadlockDetector& deadlock_detector);
   // Helps until nothing advances. Returns when to look again without a ring; 0: never.
   std::int64_t look();
   // Ends and joins the threads; later offers are ignored. Not on one of them.
@@ -54,7 +54,7 @@ class ProgressThreads {
   class Offered;
   struct Helper {
     ThreadParker parker;
-    std::atomic<Sleeper*> sleeper{nullptr};  // null: not counted
+    std::atomic<WaiterState*> waiter_state{nullptr};  // null: not counted
     // Sleeping until rung. Sequentially consistent, with mutex_ and RemoteRanks::in_flight(): the
     // offering or sending thread sees this, or the helper sees what it has offered or sent.
     std::atomic<bool> asleep{false};

@@ -1,4 +1,4 @@
-#include "tools/run/inlet.h"
+#include "tools/run/stdin_forwarder.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -34,17 +34,17 @@ bool is_for_later(int error, int fd) {
 
 }  // namespace
 
-Inlet::State::State(int fd_, std::size_t most_, Read read_)
+StdinForwarder::State::State(int fd_, std::size_t most_, Read read_)
     : fd(fd_), woken(::eventfd(0, EFD_CLOEXEC)), most(most_), read(std::move(read_)) {}
 
-Inlet::State::~State() { ::close(woken); }
+StdinForwarder::State::~State() { ::close(woken); }
 
-Inlet::Inlet(int fd, std::size_t most, Read read)
+StdinForwarder::StdinForwarder(int fd, std::size_t most, Read read)
     : state_(std::make_shared<State>(fd, most, std::move(read))) {
   start_thread([state = state_] { serve(*state); }).detach();
 }
 
-Inlet::~Inlet() {
+StdinForwarder::~StdinForwarder() {
   const std::lock_guard lock(state_->mutex);
   state_->closed = true;
   state_->changed.notify_one();
@@ -52,14 +52,14 @@ Inlet::~Inlet() {
   (void)!::write(state_->woken, &one, sizeof one);
 }
 
-void Inlet::next() {
+void StdinForwarder::next() {
   const std::lock_guard lock(state_->mutex);
   ++state_->asked;
   state_->changed.notify_one();
 }
 
-// False: the inlet has been closed.
-bool Inlet::wait_for_input(const State& state) {
+// False: the forwarder has been closed.
+bool StdinForwarder::wait_for_input(const State& state) {
   for (;;) {
     const bool there = !is_terminal_of_another_job(state.fd);
     std::array<pollfd, 2> what{{{state.woken, POLLIN, 0}, {state.fd, POLLIN, 0}}};
@@ -69,7 +69,7 @@ bool Inlet::wait_for_input(const State& state) {
   }
 }
 
-void Inlet::serve(State& state) {
+void StdinForwarder::serve(State& state) {
   std::string piece(state.most, ' ');
   for (;;) {
     {

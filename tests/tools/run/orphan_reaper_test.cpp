@@ -1,4 +1,4 @@
-#include "tools/run/last_will.h"
+#include "tools/run/orphan_reaper.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -31,19 +31,19 @@ pid_t process_with_group(const HeldPipe& held, bool forgets) {
   const pid_t process = ::fork();
   if (process != 0) return process;
   ::setpgid(0, 0);
-  LastWill will;
+  OrphanReaper reaper;
   const pid_t first = ::fork();
   if (first == 0) sleep_in_group(0);
   ::setpgid(first, first);
   if (::fork() == 0) sleep_in_group(first);
-  will.set(first);
-  if (forgets) will.set(0);
+  reaper.set(first);
+  if (forgets) reaper.set(0);
   (void)!::write(held[1], &first, sizeof first);
   ::close(held[1]);
   for (;;) ::pause();
 }
 
-TEST(LastWill, KillsTheGroupOfAProcessThatIsKilledWithItsOwnGroup) {
+TEST(OrphanReaper, KillsTheGroupOfAProcessThatIsKilledWithItsOwnGroup) {
   for (const bool forgets : {false, true}) {
     HeldPipe held;
     ASSERT_EQ(::pipe(held.data()), 0);
@@ -59,34 +59,35 @@ TEST(LastWill, KillsTheGroupOfAProcessThatIsKilledWithItsOwnGroup) {
   }
 }
 
-TEST(LastWill, IsThereAtOnceForAProcessThatIsKilledWithItsGroup) {
+TEST(OrphanReaper, IsThereAtOnceForAProcessThatIsKilledWithItsGroup) {
   for (int i = 0; i < 30; ++i) {
     HeldPipe held;
     ASSERT_EQ(::pipe(held.data()), 0);
     const pid_t process = ::fork();
     if (process == 0) {
       ::setpgid(0, 0);
-      const pid_t sleeper = ::fork();
-      if (sleeper == 0) sleep_in_group(0);
-      ::setpgid(sleeper, sleeper);
-      LastWill will;
-      (void)!::write(held[1], &sleeper, sizeof sleeper);
-      will.set(sleeper);
+      const pid_t waiter_state = ::fork();
+      if (waiter_state == 0) sleep_in_group(0);
+      ::setpgid(waiter_state, waiter_state);
+      OrphanReaper reaper;
+      (void)!::write(held[1], &waiter_state, sizeof waiter_state);
+      reaper.set(waiter_state);
       ::kill(0, SIGKILL);
     }
     ::close(held[1]);
     ::waitpid(process, nullptr, 0);
-    pid_t sleeper = 0;
-    ASSERT_EQ(::read(held[0], &sleeper, sizeof sleeper), static_cast<ssize_t>(sizeof sleeper));
+    pid_t waiter_state = 0;
+    ASSERT_EQ(::read(held[0], &waiter_state, sizeof waiter_state),
+              static_cast<ssize_t>(sizeof waiter_state));
     const bool ended = ends(held[0], 10'000);
-    if (!ended) ::kill(-sleeper, SIGKILL);
+    if (!ended) ::kill(-waiter_state, SIGKILL);
     ASSERT_TRUE(ended) << i;
     ::close(held[0]);
   }
 }
 
-TEST(LastWill, LeavesNoProcess) {
-  { LastWill will; }
+TEST(OrphanReaper, LeavesNoProcess) {
+  { OrphanReaper reaper; }
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);
 }
 

@@ -1,4 +1,4 @@
-#include "tools/run/ending.h"
+#include "tools/run/exit_status.h"
 
 #include <sys/wait.h>
 
@@ -21,7 +21,7 @@ std::string signal_text(int signal) {
 
 }  // namespace
 
-int Ending::code() const {
+int ExitStatus::code() const {
   switch (kind) {
     case Kind::Exited: return value;
     case Kind::Killed: return 128 + value;
@@ -33,7 +33,7 @@ int Ending::code() const {
   return 1;
 }
 
-std::string Ending::text() const {
+std::string ExitStatus::text() const {
   switch (kind) {
     case Kind::Exited: return str_cat("exited with code ", value);
     case Kind::Killed:
@@ -47,20 +47,20 @@ std::string Ending::text() const {
   return str_cat("was lost: ", why);
 }
 
-Ending ending_of(int status) {
-  if (WIFSIGNALED(status)) return {Ending::Kind::Killed, WTERMSIG(status), ""};
-  return {Ending::Kind::Exited, WEXITSTATUS(status), ""};
+ExitStatus exit_status_of(int status) {
+  if (WIFSIGNALED(status)) return {ExitStatus::Kind::Killed, WTERMSIG(status), ""};
+  return {ExitStatus::Kind::Exited, WEXITSTATUS(status), ""};
 }
 
-std::string to_word(const Ending& ending) {
-  return kLetters[static_cast<int>(ending.kind)] + std::to_string(ending.value);
+std::string to_word(const ExitStatus& exit_status) {
+  return kLetters[static_cast<int>(exit_status.kind)] + std::to_string(exit_status.value);
 }
 
-Ending ending_of(const std::string& word) {
+ExitStatus exit_status_of(const std::string& word) {
   const char* letter = word.empty() ? nullptr : std::strchr(kLetters, word[0]);
   if (letter == nullptr) fail(ErrorKind::CommFailed, "not how a program ends: " + word);
-  return {static_cast<Ending::Kind>(letter - kLetters),
-          parse_number("ending", std::string_view(word).substr(1), 0, 1 << 20), ""};
+  return {static_cast<ExitStatus::Kind>(letter - kLetters),
+          parse_number("exit_status", std::string_view(word).substr(1), 0, 1 << 20), ""};
 }
 
 }  // namespace coshard::job

@@ -1,4 +1,4 @@
-#include "tools/run/outlet.h"
+#include "tools/run/output_writer.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -36,56 +36,56 @@ void wait_until(const std::function<bool()>& f) {
   while (!f()) std::this_thread::sleep_for(1ms);
 }
 
-TEST(Outlet, WritesInOrderToWhereItIsTold) {
+TEST(OutputWriter, WritesInOrderToWhereItIsTold) {
   ReadPipe one, other;
-  Outlet outlet([] {});
+  OutputWriter writer([] {});
   std::string expected;
   for (int i = 0; i < 300; ++i) {
     const std::string text = std::to_string(i) + std::string(static_cast<std::size_t>(i), 'x');
-    outlet.write(one.ends[1], text);
-    outlet.write(other.ends[1], "-");
+    writer.write(one.ends[1], text);
+    writer.write(other.ends[1], "-");
     expected += text;
   }
   EXPECT_EQ(one.read(expected.size()), expected);
   EXPECT_EQ(other.read(300), std::string(300, '-'));
-  wait_until([&] { return outlet.waiting() == 0; });
-  EXPECT_EQ(outlet.error(), 0);
+  wait_until([&] { return writer.waiting() == 0; });
+  EXPECT_EQ(writer.error(), 0);
 }
 
-TEST(Outlet, SomeoneWhoDoesNotReadHoldsUpNobody) {
+TEST(OutputWriter, SomeoneWhoDoesNotReadHoldsUpNobody) {
   ReadPipe pipe;
   const std::string text(1 << 20, 'x');
   std::atomic<int> told{0};
-  auto outlet = std::make_unique<Outlet>([&] { ++told; });
-  EXPECT_TRUE(outlet->has_room());
-  outlet->write(pipe.ends[1], text);
-  EXPECT_FALSE(outlet->has_room());
+  auto writer = std::make_unique<OutputWriter>([&] { ++told; });
+  EXPECT_TRUE(writer->has_room());
+  writer->write(pipe.ends[1], text);
+  EXPECT_FALSE(writer->has_room());
   wait_until([&] { return told >= 8; });  // half of what a pipe takes
-  EXPECT_GT(outlet->waiting(), text.size() / 2);
-  const Outlet::Clock::time_point before = outlet->moved();
+  EXPECT_GT(writer->waiting(), text.size() / 2);
+  const OutputWriter::Clock::time_point before = writer->moved();
   (void)pipe.read(1 << 18);
-  wait_until([&] { return outlet->moved() > before; });
-  outlet.reset();  // at once
+  wait_until([&] { return writer->moved() > before; });
+  writer.reset();  // at once
 }
 
-TEST(Outlet, ThePipeMayBeNonBlocking) {
+TEST(OutputWriter, ThePipeMayBeNonBlocking) {
   ReadPipe pipe;
   ::fcntl(pipe.ends[1], F_SETFL, O_NONBLOCK);
-  Outlet outlet([] {});
+  OutputWriter writer([] {});
   const std::string text(1 << 20, 'x');
-  outlet.write(pipe.ends[1], text);
+  writer.write(pipe.ends[1], text);
   std::this_thread::sleep_for(10ms);  // it is full
   EXPECT_EQ(pipe.read(text.size()), text);
 }
 
-TEST(Outlet, WhatCannotBeWrittenIsAnErrorAndIsDropped) {
+TEST(OutputWriter, WhatCannotBeWrittenIsAnErrorAndIsDropped) {
   ::signal(SIGPIPE, SIG_IGN);
   ReadPipe pipe;
   ::close(std::exchange(pipe.ends[0], -1));
-  Outlet outlet([] {});
-  outlet.write(pipe.ends[1], std::string(1 << 20, 'x'));
-  wait_until([&] { return outlet.waiting() == 0; });
-  EXPECT_EQ(outlet.error(), EPIPE);
+  OutputWriter writer([] {});
+  writer.write(pipe.ends[1], std::string(1 << 20, 'x'));
+  wait_until([&] { return writer.waiting() == 0; });
+  EXPECT_EQ(writer.error(), EPIPE);
   ::signal(SIGPIPE, SIG_DFL);
 }
 

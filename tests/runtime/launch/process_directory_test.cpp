@@ -16,7 +16,7 @@
 #include <coshard/runtime/launch/world.h>
 #include "runtime/device/make_device.h"
 #include "runtime/launch/job.h"
-#include "runtime/launch/roster.h"
+#include "runtime/launch/rank_directory.h"
 #include "tests/support/fake_mpi.h"
 
 namespace coshard {
@@ -51,20 +51,20 @@ struct Jobs {
 const WorldOptions kTwoRanks{.ranks = 2, .timeout = 20'000ms};
 const std::vector kBoth{0, 1};
 
-TEST(ProcessRoster, ThatCannotBeMadeLeavesItsPlaceToTheNext) {
+TEST(ProcessDirectory, ThatCannotBeMadeLeavesItsPlaceToTheNext) {
   const Jobs jobs(1);
-  EXPECT_THROW((void)make_process_roster({.ranks = -1}, *jobs.all[0]), Error);
-  const auto roster = make_process_roster({.ranks = 1}, *jobs.all[0]);
-  EXPECT_THROW((void)make_process_roster({.ranks = 1}, *jobs.all[0]), Error) << "two at a time";
-  roster->leave(0);
-  EXPECT_TRUE(roster->over());
-  EXPECT_NE(make_process_roster({.ranks = 1}, *jobs.all[0]), nullptr) << "as a handler does";
+  EXPECT_THROW((void)make_process_directory({.ranks = -1}, *jobs.all[0]), Error);
+  const auto directory = make_process_directory({.ranks = 1}, *jobs.all[0]);
+  EXPECT_THROW((void)make_process_directory({.ranks = 1}, *jobs.all[0]), Error) << "two at a time";
+  directory->leave(0);
+  EXPECT_TRUE(directory->over());
+  EXPECT_NE(make_process_directory({.ranks = 1}, *jobs.all[0]), nullptr) << "as a handler does";
 }
 
-TEST(ProcessRoster, IsOverWhenTheRanksElsewhereHaveLeftAsWell) {
+TEST(ProcessDirectory, IsOverWhenTheRanksElsewhereHaveLeftAsWell) {
   const Jobs jobs(2);
-  const auto one = make_process_roster(kTwoRanks, *jobs.all[0]);
-  const auto two = make_process_roster(kTwoRanks, *jobs.all[1]);
+  const auto one = make_process_directory(kTwoRanks, *jobs.all[0]);
+  const auto two = make_process_directory(kTwoRanks, *jobs.all[1]);
   one->leave(0);
   for (int i = 0; i < 20; ++i) EXPECT_FALSE(one->over());
   two->leave(1);
@@ -72,10 +72,10 @@ TEST(ProcessRoster, IsOverWhenTheRanksElsewhereHaveLeftAsWell) {
 }
 
 // Its peer has left already, and drives MPI only now and then.
-TEST(ProcessRoster, IsOverWhenItsNoticesHaveBeenSentAsWell) {
+TEST(ProcessDirectory, IsOverWhenItsNoticesHaveBeenSentAsWell) {
   const Jobs jobs(2);
-  const auto one = make_process_roster(kTwoRanks, *jobs.all[0]);
-  const auto two = make_process_roster(kTwoRanks, *jobs.all[1]);
+  const auto one = make_process_directory(kTwoRanks, *jobs.all[0]);
+  const auto two = make_process_directory(kTwoRanks, *jobs.all[1]);
   two->leave(1);
   while (one->alive(1)) (void)one->over();
   std::this_thread::sleep_for(50ms);  // the helper of `two` sleeps by then
@@ -116,10 +116,10 @@ void expect_failure(Communicator& communicator, std::string_view named) {
   }
 }
 
-TEST(ProcessRoster, HearsOfAProcessThatEndedWhileAnEarlierRunListened) {
+TEST(ProcessDirectory, HearsOfAProcessThatEndedWhileAnEarlierRunListened) {
   const Jobs jobs(2);
-  auto zero = make_process_roster(kTwoRanks, *jobs.all[0]);
-  auto one = make_process_roster(kTwoRanks, *jobs.all[1]);
+  auto zero = make_process_directory(kTwoRanks, *jobs.all[0]);
+  auto one = make_process_directory(kTwoRanks, *jobs.all[1]);
   zero->leave(0);
   one->leave(1);
   while (!one->over() || !zero->over()) std::this_thread::yield();
@@ -127,41 +127,41 @@ TEST(ProcessRoster, HearsOfAProcessThatEndedWhileAnEarlierRunListened) {
   jobs.all[1]->liveness().say("ending 7 1");
   until_heard(*jobs.all[1]);
   zero.reset();
-  zero = make_process_roster(kTwoRanks, *jobs.all[0]);
+  zero = make_process_directory(kTwoRanks, *jobs.all[0]);
   const auto world = zero->control(0);
   world->set_timeout(10'000'000'000);
   expect_failure(*world, "has ended with exit code 7 after 1 run");
 }
 
-TEST(ProcessRoster, HearsOfAGroupThatWasPoisonedBeforeItsRunBegan) {
+TEST(ProcessDirectory, HearsOfAGroupThatWasPoisonedBeforeItsRunBegan) {
   const Jobs jobs(2);
-  const auto first = [&](std::size_t p) { return make_process_roster(kTwoRanks, *jobs.all[p]); };
+  const auto first = [&](std::size_t p) { return make_process_directory(kTwoRanks, *jobs.all[p]); };
   auto zero = first(0), one = first(1);
   zero->leave(0);
   one->leave(1);
   while (!one->over() || !zero->over()) std::this_thread::yield();
   one.reset();  // the first one of process 0 still listens
-  one = make_process_roster(kTwoRanks, *jobs.all[1]);
+  one = make_process_directory(kTwoRanks, *jobs.all[1]);
   const auto world_of_one = one->control(1);
   world_of_one->subgroup(kBoth, "dp")->poison("disk full");
   until_heard(*jobs.all[1]);
   zero.reset();
-  zero = make_process_roster(kTwoRanks, *jobs.all[0]);
+  zero = make_process_directory(kTwoRanks, *jobs.all[0]);
   const auto world_of_zero = zero->control(0);
   world_of_zero->set_timeout(10'000'000'000);
   expect_failure(*world_of_zero->subgroup(kBoth, "dp"), "disk full");
 }
 
 // As a handler does, which runs before the first one is gone.
-TEST(ProcessRoster, FollowsOneThatFailedAndStillExists) {
+TEST(ProcessDirectory, FollowsOneThatFailedAndStillExists) {
   const Jobs jobs(2);
-  std::vector<std::unique_ptr<Roster>> failed(2), next(2);
-  jobs.each([&](std::size_t p) { failed[p] = make_process_roster(kTwoRanks, *jobs.all[p]); });
+  std::vector<std::unique_ptr<RankDirectory>> failed(2), next(2);
+  jobs.each([&](std::size_t p) { failed[p] = make_process_directory(kTwoRanks, *jobs.all[p]); });
   failed[0]->fail("disk full");
   jobs.each([&](std::size_t p) {
     failed[p]->leave(static_cast<int>(p));
     failed[p]->end();
-    next[p] = make_process_roster(kTwoRanks, *jobs.all[p]);
+    next[p] = make_process_directory(kTwoRanks, *jobs.all[p]);
   });
   failed.clear();
   jobs.each([&](std::size_t p) {
@@ -174,11 +174,11 @@ TEST(ProcessRoster, FollowsOneThatFailedAndStillExists) {
 
 using Variables = std::map<std::string, std::string>;
 
-TEST(ProcessRoster, WithoutALauncherAllRanksAreHere) {
-  const auto roster = make_roster({.ranks = 3});
-  EXPECT_EQ(roster->size(), 3);
-  EXPECT_EQ(roster->here(), (std::vector{0, 1, 2}));
-  ASSERT_NE(roster->thread_group(), nullptr);
+TEST(ProcessDirectory, WithoutALauncherAllRanksAreHere) {
+  const auto directory = make_directory({.ranks = 3});
+  EXPECT_EQ(directory->size(), 3);
+  EXPECT_EQ(directory->here(), (std::vector{0, 1, 2}));
+  ASSERT_NE(directory->thread_group(), nullptr);
   EXPECT_EQ(processes({}).all, 1);
 }
 
@@ -210,7 +210,7 @@ class Started : public ::testing::Test {
 // other.
 TEST_F(Started, ByALauncherWhoseJobIsLargerThanThatOfMpiIsToldBothSizes) {
   for (const Variables& variables : {kTwoOfOpenMpi, kStepOfTwo}) {
-    EXPECT_EXIT(started_with(variables, [] { (void)make_roster({.ranks = 2}); }),
+    EXPECT_EXIT(started_with(variables, [] { (void)make_directory({.ranks = 2}); }),
                 ::testing::ExitedWithCode(7),
                 ".*=2 and .*=0(, but MPI reports size 1 and rank 0: start the program with "
                 "Open MPI's mpirun or srun --mpi=pmix|; build coshard with -Dmpi=enabled)");
@@ -218,7 +218,7 @@ TEST_F(Started, ByALauncherWhoseJobIsLargerThanThatOfMpiIsToldBothSizes) {
 }
 
 TEST_F(Started, WithANumberOfRanksThatIsNoMultipleOfTheProcessesIsToldBoth) {
-  EXPECT_EXIT(started_with(kTwoOfOpenMpi, [] { (void)make_roster({.ranks = 3}); }),
+  EXPECT_EXIT(started_with(kTwoOfOpenMpi, [] { (void)make_directory({.ranks = 3}); }),
               ::testing::ExitedWithCode(7),
               "ranks 3 is not a multiple of the 2 processes: OMPI_COMM_WORLD_SIZE=2");
 }

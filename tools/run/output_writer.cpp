@@ -1,4 +1,4 @@
-#include "tools/run/outlet.h"
+#include "tools/run/output_writer.h"
 
 #include <poll.h>
 #include <unistd.h>
@@ -27,9 +27,9 @@ ssize_t write_some(int fd, std::string_view text) {
 
 }  // namespace
 
-Outlet::Outlet(std::function<void()> written) { state_->written = std::move(written); }
+OutputWriter::OutputWriter(std::function<void()> written) { state_->written = std::move(written); }
 
-Outlet::~Outlet() {
+OutputWriter::~OutputWriter() {
   bool hangs = false;
   {
     const std::lock_guard lock(state_->mutex);
@@ -45,7 +45,7 @@ Outlet::~Outlet() {
     thread_.join();
 }
 
-void Outlet::write(int fd, std::string_view text) {
+void OutputWriter::write(int fd, std::string_view text) {
   if (text.empty()) return;
   if (!thread_.joinable()) thread_ = start_thread([state = state_] { serve(state); });
   const std::lock_guard lock(state_->mutex);
@@ -58,24 +58,24 @@ void Outlet::write(int fd, std::string_view text) {
   state_->changed.notify_one();
 }
 
-bool Outlet::has_room() const { return waiting() < kRoom; }
+bool OutputWriter::has_room() const { return waiting() < kRoom; }
 
-std::size_t Outlet::waiting() const {
+std::size_t OutputWriter::waiting() const {
   const std::lock_guard lock(state_->mutex);
   return state_->waiting;
 }
 
-Outlet::Clock::time_point Outlet::moved() const {
+OutputWriter::Clock::time_point OutputWriter::moved() const {
   const std::lock_guard lock(state_->mutex);
   return state_->moved;
 }
 
-int Outlet::error() const {
+int OutputWriter::error() const {
   const std::lock_guard lock(state_->mutex);
   return state_->error;
 }
 
-void Outlet::serve(const std::shared_ptr<State>& state) {
+void OutputWriter::serve(const std::shared_ptr<State>& state) {
   for (;;) {
     std::unique_lock lock(state->mutex);
     state->changed.wait(lock, [&] { return state->closed || !state->queue.empty(); });
@@ -87,8 +87,8 @@ void Outlet::serve(const std::shared_ptr<State>& state) {
   }
 }
 
-// False if the outlet has been closed.
-bool Outlet::write_out(State& state, const Piece& piece) {
+// False if the writer has been closed.
+bool OutputWriter::write_out(State& state, const Piece& piece) {
   for (std::string_view rest = piece.text; !rest.empty();) {
     const ssize_t size = write_some(piece.fd, rest.substr(0, kAtOnce));
     const int error = size < 0 ? errno : 0;

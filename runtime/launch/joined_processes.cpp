@@ -1,4 +1,4 @@
-#include "runtime/launch/roll_call.h"
+#include "runtime/launch/joined_processes.h"
 
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -62,16 +62,17 @@ int launcher_above(int pid) {
   return 0;
 }
 
-RollCall::RollCall(int launcher, int process) : launcher_(launcher), socket_(new_socket()) {
+JoinedProcesses::JoinedProcesses(int launcher, int process)
+    : launcher_(launcher), socket_(new_socket()) {
   const Name own = name_of(launcher, process);
   (void)::bind(socket_, own.get(), own.size);
 }
 
-RollCall::~RollCall() {
+JoinedProcesses::~JoinedProcesses() {
   if (socket_ >= 0) ::close(socket_);
 }
 
-std::vector<int> RollCall::here(int processes) const {
+std::vector<int> JoinedProcesses::here(int processes) const {
   std::vector<int> found;
   for (int process = 0; process < processes; ++process) {
     const int asks = new_socket();

@@ -6,12 +6,12 @@
 // A rank counts as asleep only while nothing but another rank can wake it: no timer, no Asio work
 // and no foreign awaitable is pending on it. The ringer, not the woken rank, removes a rank from
 // the count of sleepers, so a rank that was rung but has not run yet counts as awake. A thread that
-// runs transfers for ranks (progress_threads.h) is a sleeper too, but is not asked what it waits
+// runs transfers for ranks (progress_threads.h) is a waiter_state too, but is not asked what it waits
 // for.
 //
-// A sleeper's state, changed by atomic exchange:
+// A waiter_state's state, changed by atomic exchange:
 //   state    the rank itself makes it   a ringer makes it   by
-//   awake    dozing                     awake               doze(): from here on changes are rung
+//   awake    dozing                     awake               prepare_wait(): from here on changes are rung
 //   dozing   asleep, counted            awake               fall_asleep(), after a last look
 //   asleep   awake, uncounted           awake, uncounted    wake(), rung()
 #include <atomic>
@@ -26,19 +26,20 @@
 
 namespace coshard {
 
-class Census;
+class DeadlockDetector;
 
-// One rank in the census. Used on the rank's thread, except for rung().
-class Sleeper {
+// One rank in the deadlock_detector. Used on the rank's thread, except for rung().
+class WaiterState {
  public:
-  Sleeper(Census& census, int rank) : census_(census), rank_(rank) {}
-  Sleeper(const Sleeper&) = delete;
-  Sleeper& operator=(const Sleeper&) = delete;
+  WaiterState(DeadlockDetector& deadlock_detector, int rank)
+      : deadlock_detector_(deadlock_detector), rank_(rank) {}
+  WaiterState(const WaiterState&) = delete;
+  WaiterState& operator=(const WaiterState&) = delete;
 
-  Census& census() const noexcept { return census_; }
-  // Memory order: what a ringer wrote before rung() is visible after the next doze().
-  void doze() noexcept { state_.exchange(kDozing, std::memory_order_acq_rel); }
-  // False: it was rung since doze(), so there is something to look at.
+  DeadlockDetector& deadlock_detector() const noexcept { return deadlock_detector_; }
+  // Memory order: what a ringer wrote before rung() is visible after the next prepare_wait().
+  void prepare_wait() noexcept { state_.exchange(kDozing, std::memory_order_acq_rel); }
+  // False: it was rung since prepare_wait(), so there is something to look at.
   bool fall_asleep();
   void wake() noexcept;
   void rung() noexcept { wake(); }  // any thread
@@ -48,36 +49,37 @@ class Sleeper {
   void answer(std::string standing);
 
  private:
-  friend class Census;
+  friend class DeadlockDetector;
   static constexpr int kHelper = -1;  // its rank
   bool is_asked() const noexcept { return !left_ && rank_ != kHelper; }
   enum State : std::uint32_t { kAwake, kDozing, kAsleep };
-  Census& census_;
+  DeadlockDetector& deadlock_detector_;
   const int rank_;
   std::atomic<std::uint32_t> state_{kAwake};
-  std::atomic<bool> asked_{false};  // changed under the mutex of the census, as the two below are
+  std::atomic<bool> asked_{
+      false};  // changed under the mutex of the deadlock_detector, as the two below are
   bool left_ = false;
   std::string standing_;
 };
 
-class Census {
+class DeadlockDetector {
  public:
-  // `ring` wakes a rank, `standstill` is called once, by the rank that was the last to answer:
+  // `ring` wakes a rank, `on_deadlock` is called once, by the rank that was the last to answer:
   // "rank 0 waits for all_reduce #3 on tp[2] at train.cpp:88; rank 1 …".
-  Census(std::function<void(int rank)> ring,
-         std::function<void(const std::string& standings)> standstill)
-      : ring_(std::move(ring)), standstill_(std::move(standstill)) {}
-  Census(const Census&) = delete;
-  Census& operator=(const Census&) = delete;
+  DeadlockDetector(std::function<void(int rank)> ring,
+                   std::function<void(const std::string& standings)> on_deadlock)
+      : ring_(std::move(ring)), standstill_(std::move(on_deadlock)) {}
+  DeadlockDetector(const DeadlockDetector&) = delete;
+  DeadlockDetector& operator=(const DeadlockDetector&) = delete;
 
-  // Called before the ranks start; the Sleeper lives as long as the census.
-  Sleeper& add(int rank);
-  Sleeper& add_helper();
+  // Called before the ranks start; the WaiterState lives as long as the deadlock_detector.
+  WaiterState& add(int rank);
+  WaiterState& add_helper();
   // The rank has ended: it neither sleeps nor wakes others. Called on its thread.
-  void leave(Sleeper& sleeper);
+  void leave(WaiterState& waiter_state);
 
  private:
-  friend class Sleeper;
+  friend class WaiterState;
   void one_less();
   void ask();
   void answered(std::unique_lock<std::mutex>& lock);
@@ -89,7 +91,7 @@ class Census {
   // own deadline expires can change it.
   alignas(64) std::atomic<std::int64_t> awake_{0};
   std::mutex mutex_;  // all below
-  std::deque<Sleeper> sleepers_;
+  std::deque<WaiterState> sleepers_;
   int unanswered_ = 0;
   std::atomic<bool> asks_{false};  // false -> true, once; written under the mutex
 };
@@ -98,13 +100,15 @@ class Census {
 class CountedParker final : public Parker {
  public:
   explicit CountedParker(Parker& inner) : inner_(inner) {}
-  void count(Sleeper* sleeper) noexcept { sleeper_ = sleeper; }  // before the rank starts
+  void count(WaiterState* waiter_state) noexcept {
+    waiter_state_ = waiter_state;
+  }  // before the rank starts
 
   void park(std::int64_t deadline_ns, boost::asio::io_context* asio) override {
     inner_.park(deadline_ns, asio);
   }
   void ring() noexcept override {
-    if (sleeper_ != nullptr) sleeper_->rung();
+    if (waiter_state_ != nullptr) waiter_state_->rung();
     inner_.ring();
   }
   std::int64_t now() const override { return inner_.now(); }
@@ -112,35 +116,35 @@ class CountedParker final : public Parker {
 
  private:
   Parker& inner_;
-  Sleeper* sleeper_ = nullptr;
+  WaiterState* waiter_state_ = nullptr;
 };
 
 // Scope of a rank's sleep: it dozes from the constructor on and is awake after the destructor. Does
-// nothing for a rank that is not in a census.
-class Nap {
+// nothing for a rank that is not in a deadlock_detector.
+class IdleScope {
  public:
-  explicit Nap(Sleeper* sleeper) : sleeper_(sleeper) {
-    if (sleeper_ != nullptr) sleeper_->doze();
+  explicit IdleScope(WaiterState* waiter_state) : waiter_state_(waiter_state) {
+    if (waiter_state_ != nullptr) waiter_state_->prepare_wait();
   }
-  ~Nap() {
-    if (sleeper_ != nullptr) sleeper_->wake();
+  ~IdleScope() {
+    if (waiter_state_ != nullptr) waiter_state_->wake();
   }
-  Nap(const Nap&) = delete;
-  Nap& operator=(const Nap&) = delete;
+  IdleScope(const IdleScope&) = delete;
+  IdleScope& operator=(const IdleScope&) = delete;
 
   // Called after a last look that found nothing to do, before parking, when only another rank can
   // end the sleep. False: it was rung since the constructor.
-  bool begin() { return sleeper_ == nullptr || sleeper_->fall_asleep(); }
+  bool begin() { return waiter_state_ == nullptr || waiter_state_->fall_asleep(); }
   // After parking: reports what the rank waits for, `standing()`, if asked.
   template <class Standing>
   void end(const Standing& standing) {
-    if (sleeper_ == nullptr) return;
-    sleeper_->wake();
-    if (sleeper_->asked()) sleeper_->answer(standing());
+    if (waiter_state_ == nullptr) return;
+    waiter_state_->wake();
+    if (waiter_state_->asked()) waiter_state_->answer(standing());
   }
 
  private:
-  Sleeper* sleeper_;
+  WaiterState* waiter_state_;
 };
 
 }  // namespace coshard

@@ -4,7 +4,7 @@
 
 namespace coshard::job {
 
-struct Ending {
+struct ExitStatus {
   enum class Kind {
     Exited,      // value: exit code
     Killed,      // value: signal
@@ -17,7 +17,7 @@ struct Ending {
   int value = 0;
   std::string why = "";
 
-  bool operator==(const Ending&) const = default;
+  bool operator==(const ExitStatus&) const = default;
   bool ok() const { return kind == Kind::Exited && value == 0; }
   // As in a shell: 128 + signal; 127 if there is no such program, 126 if it cannot run.
   int code() const;
@@ -26,9 +26,9 @@ struct Ending {
 };
 
 // From waitpid.
-Ending ending_of(int status);
+ExitStatus exit_status_of(int status);
 // One word, to send to another process, and back. Error{CommFailed}: not such a word.
-std::string to_word(const Ending& ending);
-Ending ending_of(const std::string& word);
+std::string to_word(const ExitStatus& exit_status);
+ExitStatus exit_status_of(const std::string& word);
 
 }  // namespace coshard::job

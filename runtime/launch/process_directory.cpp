@@ -16,7 +16,7 @@
 #include "runtime/comm/mpi/mpi_ranks.h"
 #include "runtime/launch/job.h"
 #include "runtime/launch/launcher.h"
-#include "runtime/launch/roster.h"
+#include "runtime/launch/rank_directory.h"
 
 namespace coshard {
 namespace {
@@ -49,11 +49,11 @@ std::optional<Launched> job(DeviceKind device) {
   return found;
 }
 
-std::unique_ptr<Roster> (*maker_for_tests)(const WorldOptions&) = nullptr;
+std::unique_ptr<RankDirectory> (*maker_for_tests)(const WorldOptions&) = nullptr;
 
-class ProcessRoster final : public Roster {
+class ProcessDirectory final : public RankDirectory {
  public:
-  ProcessRoster(const WorldOptions& options, Job& job, Job::Turn turn)
+  ProcessDirectory(const WorldOptions& options, Job& job, Job::Turn turn)
       : job_(job),
         turn_(std::move(turn)),
         run_(job.next_run()),
@@ -91,7 +91,7 @@ class ProcessRoster final : public Roster {
       if (const auto how = job_.ended_before(p, run_)) lost(p, *how);
   }
   // On a caller's context the next run may have begun and be the listener.
-  ~ProcessRoster() override {
+  ~ProcessDirectory() override {
     const std::scoped_lock alone(job_.handing_over());
     const bool is_latest = job_.is_latest(run_);
     if (is_latest) {
@@ -124,7 +124,7 @@ class ProcessRoster final : public Roster {
     changed_.wait_for(lock, std::chrono::milliseconds(300), [this] { return ours_.has_value(); });
     return ours_.value_or(true);
   }
-  void count_in(Census&) override {}  // ranks elsewhere may wake these
+  void count_in(DeadlockDetector&) override {}  // ranks elsewhere may wake these
   void leave(int rank) override {
     thread_group_.leave(rank);
     // After a failure, sent behind the failure's notice, so that it is not taken for the cause.
@@ -254,29 +254,31 @@ class ProcessRoster final : public Roster {
 
 }  // namespace
 
-std::unique_ptr<Roster> make_process_roster(const WorldOptions& options) {
+std::unique_ptr<RankDirectory> make_process_directory(const WorldOptions& options) {
   const auto several = job(options.device);
-  CS_REQUIRE(several, "a roster of processes in a job of one");
+  CS_REQUIRE(several, "not started by a launcher of several processes");
   CS_REQUIRE(options.ranks % several->processes == 0, "ranks ", options.ranks,
              " is not a multiple of the ", several->processes, " processes: ", several->said);
   Job& job = Job::current(*several, options.timeout);
-  return make_process_roster(options, job);
+  return make_process_directory(options, job);
 }
 
-std::unique_ptr<Roster> make_process_roster(const WorldOptions& options, Job& job) {
+std::unique_ptr<RankDirectory> make_process_directory(const WorldOptions& options, Job& job) {
   Job::Turn turn = job.take_turn();
   CS_REQUIRE(
       turn,
       "a run of this process has not ended yet: over several processes runs follow one another");
   if (job.engine()->halted()) job.begin_again(options.timeout);
-  return std::make_unique<ProcessRoster>(options, job, std::move(turn));
+  return std::make_unique<ProcessDirectory>(options, job, std::move(turn));
 }
 
-void use_rosters(std::unique_ptr<Roster> (*maker)(const WorldOptions&)) { maker_for_tests = maker; }
+void use_directories(std::unique_ptr<RankDirectory> (*maker)(const WorldOptions&)) {
+  maker_for_tests = maker;
+}
 
-std::unique_ptr<Roster> make_roster(const WorldOptions& options) {
+std::unique_ptr<RankDirectory> make_directory(const WorldOptions& options) {
   if (maker_for_tests != nullptr) return maker_for_tests(options);
-  return job(options.device) ? make_process_roster(options) : make_thread_roster(options);
+  return job(options.device) ? make_process_directory(options) : make_thread_directory(options);
 }
 
 Processes processes(const WorldOptions& options) {

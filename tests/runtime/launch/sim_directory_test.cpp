@@ -1,5 +1,5 @@
 // The ranks of a simulated process and those elsewhere.
-#include "runtime/launch/sim_roster.h"
+#include "runtime/launch/sim_directory.h"
 
 #include <gtest/gtest.h>
 
@@ -12,27 +12,27 @@
 namespace coshard {
 namespace {
 
-TEST(SimRoster, HasAsManyRanksHereInEachProcess) {
+TEST(SimDirectory, HasAsManyRanksHereInEachProcess) {
   SimulatedMpi network({.processes = 2, .seed = 1});
   bool gone = false;
-  SimRoster::Hooks hooks;
+  SimDirectory::Hooks hooks;
   hooks.say = [](const Notice&) {};
   hooks.note_failed = [] { return true; };
   hooks.gone = [&gone] { gone = true; };
   {
-    SimRoster roster({.ranks = 6}, 2, network.api(1), hooks);
-    EXPECT_EQ(roster.size(), 6);
-    EXPECT_EQ(roster.here(), (std::vector{3, 4, 5}));
-    EXPECT_TRUE(roster.alive(0));
-    roster.leave(4);
-    EXPECT_FALSE(roster.alive(4));
-    roster.fail("disk full");
-    EXPECT_TRUE(roster.reports_failure());
+    SimDirectory directory({.ranks = 6}, 2, network.api(1), hooks);
+    EXPECT_EQ(directory.size(), 6);
+    EXPECT_EQ(directory.here(), (std::vector{3, 4, 5}));
+    EXPECT_TRUE(directory.alive(0));
+    directory.leave(4);
+    EXPECT_FALSE(directory.alive(4));
+    directory.fail("disk full");
+    EXPECT_TRUE(directory.reports_failure());
   }
   EXPECT_TRUE(gone);
 }
 
-TEST(SimRoster, AFailureOfOneProcessEndsAllWithItsText) {
+TEST(SimDirectory, AFailureOfOneProcessEndsAllWithItsText) {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     SimOptions sim;
     sim.processes = 4;

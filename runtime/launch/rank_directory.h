@@ -12,13 +12,13 @@
 
 namespace coshard {
 
-class Census;
+class DeadlockDetector;
 class Job;
 class ThreadGroup;
 
-class Roster {
+class RankDirectory {
  public:
-  virtual ~Roster() = default;
+  virtual ~RankDirectory() = default;
   virtual int size() const = 0;
   // The ranks of the world in this process, ascending.
   virtual const std::vector<int>& here() const = 0;
@@ -36,10 +36,10 @@ class Roster {
   // After a failure: whether this process must report it. One of the processes that failed does; if
   // a process has died, all others do. May block for 0.3 s.
   virtual bool reports_failure() = 0;
-  // Has `census` detect deadlocks on this roster's communicators, and registers their helper
+  // Has `deadlock_detector` detect deadlocks on this directory's communicators, and registers their helper
   // threads, if only its ranks can wake each other; otherwise does nothing. Call it before the
   // ranks start.
-  virtual void count_in(Census& census) = 0;
+  virtual void count_in(DeadlockDetector& deadlock_detector) = 0;
   // The program of `rank`, one of here(), has ended: waits for it fail at once.
   virtual void leave(int rank) = 0;
   // Called when all ranks of here() have left: returns when those elsewhere have too, or soon after
@@ -59,12 +59,12 @@ class Roster {
 
 // Ranks that are threads of this process or, if a launcher started several processes, of all of
 // them.
-std::unique_ptr<Roster> make_roster(const WorldOptions& options);
-// Replaces make_roster() in tests; null: the default.
-void use_rosters(std::unique_ptr<Roster> (*maker)(const WorldOptions&));
-std::unique_ptr<Roster> make_thread_roster(const WorldOptions& options);
-std::unique_ptr<Roster> make_process_roster(const WorldOptions& options);
-std::unique_ptr<Roster> make_process_roster(const WorldOptions& options, Job& job);
+std::unique_ptr<RankDirectory> make_directory(const WorldOptions& options);
+// Replaces make_directory() in tests; null: the default.
+void use_directories(std::unique_ptr<RankDirectory> (*maker)(const WorldOptions&));
+std::unique_ptr<RankDirectory> make_thread_directory(const WorldOptions& options);
+std::unique_ptr<RankDirectory> make_process_directory(const WorldOptions& options);
+std::unique_ptr<RankDirectory> make_process_directory(const WorldOptions& options, Job& job);
 
 struct Processes {
   int all = 1;

@@ -8,12 +8,12 @@
 
 namespace coshard::job {
 
-class LastWill {
+class OrphanReaper {
  public:
-  LastWill();  // from a single-threaded process
-  ~LastWill();
-  LastWill(const LastWill&) = delete;
-  LastWill& operator=(const LastWill&) = delete;
+  OrphanReaper();  // from a single-threaded process
+  ~OrphanReaper();
+  OrphanReaper(const OrphanReaper&) = delete;
+  OrphanReaper& operator=(const OrphanReaper&) = delete;
   void set(pid_t group);  // 0: none
 
  private:

@@ -3,14 +3,14 @@
 
 #include <coshard/runtime/launch/world.h>
 #include "runtime/comm/local/thread_group.h"
-#include "runtime/launch/roster.h"
+#include "runtime/launch/rank_directory.h"
 
 namespace coshard {
 namespace {
 
-class ThreadRoster final : public Roster {
+class ThreadDirectory final : public RankDirectory {
  public:
-  explicit ThreadRoster(const WorldOptions& options)
+  explicit ThreadDirectory(const WorldOptions& options)
       : thread_group_(options.ranks, "world", {options.link, options.progress_threads}),
         here_(static_cast<std::size_t>(options.ranks)) {
     std::iota(here_.begin(), here_.end(), 0);
@@ -24,7 +24,9 @@ class ThreadRoster final : public Roster {
   void fail(const std::string& cause) override { thread_group_.poison(cause); }
   void on_failure(std::function<void(const std::string&)>) override {}  // no other processes
   bool reports_failure() override { return true; }
-  void count_in(Census& census) override { thread_group_.count_in(census); }
+  void count_in(DeadlockDetector& deadlock_detector) override {
+    thread_group_.count_in(deadlock_detector);
+  }
   void leave(int rank) override { thread_group_.leave(rank); }
   void end() override {}
   bool alive(int rank) const override { return !thread_group_.left(rank); }
@@ -37,8 +39,8 @@ class ThreadRoster final : public Roster {
 
 }  // namespace
 
-std::unique_ptr<Roster> make_thread_roster(const WorldOptions& options) {
-  return std::make_unique<ThreadRoster>(options);
+std::unique_ptr<RankDirectory> make_thread_directory(const WorldOptions& options) {
+  return std::make_unique<ThreadDirectory>(options);
 }
 
 }  // namespace coshard

@@ -7,43 +7,43 @@
 
 #include <coshard/runtime/coro/executor.h>
 #include <coshard/runtime/coro/rank_context.h>
-#include "runtime/coro/census.h"
+#include "runtime/coro/deadlock_detector.h"
 
 namespace coshard {
 
-class RankSeat {
+class RankSlot {
  public:
-  RankSeat() = default;
-  RankSeat(const RankSeat&) = delete;
-  RankSeat& operator=(const RankSeat&) = delete;
+  RankSlot() = default;
+  RankSlot(const RankSlot&) = delete;
+  RankSlot& operator=(const RankSlot&) = delete;
 
   Executor& executor() noexcept { return *executor_; }
   // Before the rank starts.
-  void count_in(Sleeper* sleeper) {  // null: not in a census
-    context_.sleeper = sleeper;
-    parker_.count(sleeper);
+  void count_in(WaiterState* waiter_state) {  // null: not in a deadlock_detector
+    context_.waiter_state = waiter_state;
+    parker_.count(waiter_state);
   }
   // The rank has ended. On its thread.
   void leave_census() {
-    if (context_.sleeper == nullptr) return;
-    context_.sleeper->census().leave(*context_.sleeper);
-    context_.sleeper = nullptr;
+    if (context_.waiter_state == nullptr) return;
+    context_.waiter_state->deadlock_detector().leave(*context_.waiter_state);
+    context_.waiter_state = nullptr;
   }
 
   // While alive, the calling thread is the rank's; the destructor destroys the rank's values, on
   // that thread.
-  class Taken {
+  class Scope {
    public:
-    explicit Taken(RankSeat& seat) : seat_(seat), before_(RankContext::exchange(&seat.context_)) {}
-    ~Taken() {
+    explicit Scope(RankSlot& seat) : seat_(seat), before_(RankContext::exchange(&seat.context_)) {}
+    ~Scope() {
       seat_.context_.end();
       RankContext::exchange(before_);
     }
-    Taken(const Taken&) = delete;
-    Taken& operator=(const Taken&) = delete;
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
 
    private:
-    RankSeat& seat_;
+    RankSlot& seat_;
     RankContext* before_;
   };
 
@@ -59,8 +59,8 @@ class RankSeat {
     return std::make_unique<Executor>();
   }
 
-  ThreadParker bed_;
-  CountedParker parker_{bed_};
+  ThreadParker thread_parker_;
+  CountedParker parker_{thread_parker_};
   RankContext context_{&parker_};
   std::unique_ptr<Executor> executor_ = made_in(context_);
 };

@@ -1,4 +1,4 @@
-#include "tools/run/last_will.h"
+#include "tools/run/orphan_reaper.h"
 
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -18,10 +18,10 @@ void close_all_but(int kept) {
 }
 
 // Runs in the new process, which ignores all these signals; only SIGKILL ends it.
-[[noreturn]] void execute(int will) {
+[[noreturn]] void execute(int reaper) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE})
     ::signal(signal, SIG_IGN);
-  close_all_but(will);
+  close_all_but(reaper);
   pid_t last = 0, group = 0;
   ssize_t size = 0;
   while ((size = ::read(will, &group, sizeof group)) > 0 || (size < 0 && errno == EINTR))
@@ -32,7 +32,7 @@ void close_all_but(int kept) {
 
 }  // namespace
 
-LastWill::LastWill() {
+OrphanReaper::OrphanReaper() {
   if (::pipe2(pipe_.data(), O_CLOEXEC) == 0) executor_ = ::fork();
   if (executor_ != 0) {
     ::setpgid(executor_, 0);  // here, in case this process is killed before it has run
@@ -43,11 +43,11 @@ LastWill::LastWill() {
   execute(pipe_[0]);
 }
 
-LastWill::~LastWill() {
+OrphanReaper::~OrphanReaper() {
   ::close(pipe_[1]);
   if (executor_ > 0) ::waitpid(executor_, nullptr, 0);
 }
 
-void LastWill::set(pid_t group) { (void)!::write(pipe_[1], &group, sizeof group); }
+void OrphanReaper::set(pid_t group) { (void)!::write(pipe_[1], &group, sizeof group); }
 
 }  // namespace coshard::job

@@ -1,4 +1,4 @@
-#include "runtime/launch/roll_call.h"
+#include "runtime/launch/joined_processes.h"
 
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
@@ -12,18 +12,18 @@ namespace {
 
 using Present = std::vector<int>;
 
-TEST(RollCall, NamesTheProcessesThatHaveCome) {
+TEST(JoinedProcesses, NamesTheProcessesThatHaveCome) {
   const int job = ::getpid();
-  const RollCall zero(job, 0);
-  auto two = std::make_unique<RollCall>(job, 2);
-  const RollCall of_another_job(job + 1, 1);
+  const JoinedProcesses zero(job, 0);
+  auto two = std::make_unique<JoinedProcesses>(job, 2);
+  const JoinedProcesses of_another_job(job + 1, 1);
   EXPECT_EQ(zero.here(4), (Present{0, 2}));
   EXPECT_EQ(two->here(2), (Present{0}));
   two.reset();
   EXPECT_EQ(zero.here(4), (Present{0}));
 }
 
-TEST(RollCall, SaysWhoIsAbsent) {
+TEST(JoinedProcesses, SaysWhoIsAbsent) {
   EXPECT_EQ(absence_text(4, 4, {0, 2}), "processes 1, 3 have not called run()");
   EXPECT_EQ(absence_text(2, 2, {1}), "process 0 has not called run()");
   EXPECT_EQ(absence_text(4, 2, {2}), "of the 2 processes on this host only 2 has called run()");
@@ -35,7 +35,7 @@ TEST(RollCall, SaysWhoIsAbsent) {
 }
 
 // mpirun -> sh -> the program, say.
-TEST(RollCall, TheLauncherIsFoundAboveOtherParents) {
+TEST(JoinedProcesses, TheLauncherIsFoundAboveOtherParents) {
   const int launcher = ::fork();
   if (launcher == 0) {
     ::prctl(PR_SET_NAME, "mpirun.(x) y");

@@ -1,5 +1,5 @@
 #pragma once
-// The roster of a simulated process: MPI and liveness detection are simulated. Owned by its run;
+// The directory of a simulated process: MPI and liveness detection are simulated. Owned by its run;
 // all on the single thread of the simulation.
 #include <functional>
 #include <memory>
@@ -8,11 +8,11 @@
 
 #include "runtime/comm/local/thread_group.h"
 #include "runtime/comm/mpi/mpi_ranks.h"
-#include "runtime/launch/roster.h"
+#include "runtime/launch/rank_directory.h"
 
 namespace coshard {
 
-class SimRoster final : public Roster {
+class SimDirectory final : public RankDirectory {
  public:
   // What it needs from the simulation.
   struct Hooks {
@@ -20,10 +20,10 @@ class SimRoster final : public Roster {
     std::function<bool()> note_failed;       // whether this process failed first
     std::function<void()> sleep;             // until awake() of the process is called
     std::function<bool()> all_ended;         // whether all ranks' programs have ended
-    std::function<void()> gone;              // the roster is being destroyed
+    std::function<void()> gone;              // the directory is being destroyed
   };
-  SimRoster(const WorldOptions& options, int processes, const MpiApi& api, Hooks hooks);
-  ~SimRoster() override;
+  SimDirectory(const WorldOptions& options, int processes, const MpiApi& api, Hooks hooks);
+  ~SimDirectory() override;
 
   int size() const override { return size_; }
   const std::vector<int>& here() const override { return here_; }
@@ -34,7 +34,7 @@ class SimRoster final : public Roster {
   void fail(const std::string& cause) override;
   void on_failure(std::function<void(const std::string&)> told) override;
   bool reports_failure() override { return first_; }
-  void count_in(Census&) override {}
+  void count_in(DeadlockDetector&) override {}
   void leave(int rank) override;
   void end() override;
   bool alive(int rank) const override { return !thread_group_.left(rank); }

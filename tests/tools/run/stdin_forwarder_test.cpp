@@ -1,4 +1,4 @@
-#include "tools/run/inlet.h"
+#include "tools/run/stdin_forwarder.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ class Input : public ::testing::Test {
   void write(const std::string& text) {
     EXPECT_EQ(::write(ends_[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
   }
-  Inlet::Read keep() {
+  StdinForwarder::Read keep() {
     return [this](std::string text, int error) {
       const std::lock_guard lock(mutex_);
       read_.emplace_back(std::move(text), error);
@@ -52,14 +52,14 @@ class Input : public ::testing::Test {
 };
 
 TEST_F(Input, IsReadOnlyWhenAskedFor) {
-  Inlet inlet(ends_[0], 4, keep());
+  StdinForwarder forwarder(ends_[0], 4, keep());
   write("onetwo");
   EXPECT_TRUE(nothing_comes());
-  inlet.next();
+  forwarder.next();
   EXPECT_EQ(got(), std::pair(std::string("onet"), 0));
   EXPECT_TRUE(nothing_comes());
-  inlet.next();
-  inlet.next();
+  forwarder.next();
+  forwarder.next();
   EXPECT_EQ(got(), std::pair(std::string("wo"), 0));
   EXPECT_TRUE(nothing_comes());
   write("end");
@@ -67,24 +67,24 @@ TEST_F(Input, IsReadOnlyWhenAskedFor) {
 }
 
 TEST_F(Input, EndsWithAnEmptyPiece) {
-  Inlet inlet(ends_[0], 4, keep());
+  StdinForwarder forwarder(ends_[0], 4, keep());
   ::close(std::exchange(ends_[1], -1));
-  inlet.next();
+  forwarder.next();
   EXPECT_EQ(got(), std::pair(std::string(), 0));
 }
 
 TEST_F(Input, ThatCannotBeReadSaysWhy) {
   const int folder = ::open("/", O_RDONLY | O_DIRECTORY);
-  Inlet inlet(folder, 4, keep());
-  inlet.next();
+  StdinForwarder forwarder(folder, 4, keep());
+  forwarder.next();
   EXPECT_EQ(got(), std::pair(std::string(), EISDIR));
   ::close(folder);
 }
 
 TEST_F(Input, MayBeNonBlocking) {
   ::fcntl(ends_[0], F_SETFL, O_NONBLOCK);
-  Inlet inlet(ends_[0], 4, keep());
-  inlet.next();
+  StdinForwarder forwarder(ends_[0], 4, keep());
+  forwarder.next();
   EXPECT_TRUE(nothing_comes());
   write("one");
   EXPECT_EQ(got(), std::pair(std::string("one"), 0));
@@ -92,8 +92,8 @@ TEST_F(Input, MayBeNonBlocking) {
 
 TEST_F(Input, IsNotWaitedForAtTheEnd) {
   {
-    Inlet inlet(ends_[0], 4, keep());
-    inlet.next();
+    StdinForwarder forwarder(ends_[0], 4, keep());
+    forwarder.next();
   }
   write("one");
   EXPECT_TRUE(nothing_comes());

@@ -13,14 +13,14 @@
 
 namespace coshard::job {
 
-class Outlet {
+class OutputWriter {
  public:
   using Clock = std::chrono::steady_clock;
   // `written` is called on that thread whenever a piece has been written, or has failed.
-  explicit Outlet(std::function<void()> written);
-  ~Outlet();  // drops what is not written yet
-  Outlet(const Outlet&) = delete;
-  Outlet& operator=(const Outlet&) = delete;
+  explicit OutputWriter(std::function<void()> written);
+  ~OutputWriter();  // drops what is not written yet
+  OutputWriter(const OutputWriter&) = delete;
+  OutputWriter& operator=(const OutputWriter&) = delete;
 
   void write(int fd, std::string_view text);  // returns at once
   // False: callers that can wait before writing more should do so.

@@ -10,13 +10,13 @@ namespace coshard {
 // The launcher process, at or above `pid`, that started this host's processes; 0: none known.
 int launcher_above(int pid);
 
-class RollCall {
+class JoinedProcesses {
  public:
   // Registers `process` of the job that `launcher` started here, until destroyed.
-  RollCall(int launcher, int process);
-  ~RollCall();
-  RollCall(const RollCall&) = delete;
-  RollCall& operator=(const RollCall&) = delete;
+  JoinedProcesses(int launcher, int process);
+  ~JoinedProcesses();
+  JoinedProcesses(const JoinedProcesses&) = delete;
+  JoinedProcesses& operator=(const JoinedProcesses&) = delete;
   // Those of `processes` that are registered.
   std::vector<int> here(int processes) const;
 

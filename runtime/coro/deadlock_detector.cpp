@@ -1,4 +1,4 @@
-#include "runtime/coro/census.h"
+#include "runtime/coro/deadlock_detector.h"
 
 #include <algorithm>
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace coshard {
 
-bool Sleeper::fall_asleep() {
+bool WaiterState::fall_asleep() {
   std::uint32_t dozing = kDozing;
   // Acquire on failure: what was written before the ring is visible to the next look.
   if (!state_.compare_exchange_strong(dozing, kAsleep, std::memory_order_acq_rel,
@@ -16,87 +16,87 @@ bool Sleeper::fall_asleep() {
     return false;
   // A ringer between these two steps has already added one: the count is briefly too high, never
   // too low.
-  census_.one_less();
+  deadlock_detector_.one_less();
   return true;
 }
 
-void Sleeper::wake() noexcept {
+void WaiterState::wake() noexcept {
   std::uint32_t state = state_.load(std::memory_order_relaxed);
   for (;;) {
     const bool asleep = state == kAsleep;
     // Counted before the state changes: the rank may run, and fall asleep again, as soon as it
     // does.
-    if (asleep) census_.awake_.fetch_add(1, std::memory_order_acq_rel);
+    if (asleep) deadlock_detector_.awake_.fetch_add(1, std::memory_order_acq_rel);
     if (state_.compare_exchange_strong(state, kAwake, std::memory_order_acq_rel,
                                        std::memory_order_relaxed))
       return;
-    if (asleep) census_.one_less();  // another ringer has woken and counted it
+    if (asleep) deadlock_detector_.one_less();  // another ringer has woken and counted it
   }
 }
 
-void Sleeper::answer(std::string standing) {
-  std::unique_lock lock(census_.mutex_);
+void WaiterState::answer(std::string standing) {
+  std::unique_lock lock(deadlock_detector_.mutex_);
   if (!asked_.load(std::memory_order_relaxed)) return;
   asked_.store(false, std::memory_order_relaxed);
   standing_ = std::move(standing);
-  census_.answered(lock);
+  deadlock_detector_.answered(lock);
 }
 
-Sleeper& Census::add(int rank) {
+WaiterState& DeadlockDetector::add(int rank) {
   awake_.fetch_add(1, std::memory_order_relaxed);
   const std::scoped_lock lock(mutex_);
   return sleepers_.emplace_back(*this, rank);
 }
 
-Sleeper& Census::add_helper() { return add(Sleeper::kHelper); }
+WaiterState& DeadlockDetector::add_helper() { return add(WaiterState::kHelper); }
 
-void Census::leave(Sleeper& sleeper) {
+void DeadlockDetector::leave(WaiterState& waiter_state) {
   {
     std::unique_lock lock(mutex_);
-    sleeper.left_ = true;
-    if (sleeper.asked_.exchange(false, std::memory_order_relaxed)) answered(lock);
+    waiter_state.left_ = true;
+    if (waiter_state.asked_.exchange(false, std::memory_order_relaxed)) answered(lock);
   }
   one_less();
 }
 
-void Census::one_less() {
+void DeadlockDetector::one_less() {
   if (awake_.fetch_sub(1, std::memory_order_acq_rel) == 1) ask();
 }
 
-void Census::ask() {
+void DeadlockDetector::ask() {
   if (asks_.load(std::memory_order_acquire)) return;  // possibly re-entered through ring_ below
   const std::scoped_lock lock(mutex_);
   // A rank that has since woken by its own deadline will get here again.
   if (asks_.load(std::memory_order_relaxed) || awake_.load(std::memory_order_acquire) > 0) return;
-  for (Sleeper& sleeper : sleepers_) {
-    if (!sleeper.is_asked()) continue;
-    sleeper.asked_.store(true, std::memory_order_release);
+  for (WaiterState& waiter_state : sleepers_) {
+    if (!waiter_state.is_asked()) continue;
+    waiter_state.asked_.store(true, std::memory_order_release);
     ++unanswered_;
   }
   asks_.store(unanswered_ > 0, std::memory_order_release);
-  for (Sleeper& sleeper : sleepers_)
-    if (sleeper.is_asked()) ring_(sleeper.rank_);
+  for (WaiterState& waiter_state : sleepers_)
+    if (waiter_state.is_asked()) ring_(waiter_state.rank_);
 }
 
-void Census::answered(std::unique_lock<std::mutex>& lock) {
+void DeadlockDetector::answered(std::unique_lock<std::mutex>& lock) {
   if (--unanswered_ > 0) return;
   const std::string all = standings();
   lock.unlock();
   standstill_(all);
 }
 
-std::string Census::standings() const {
+std::string DeadlockDetector::standings() const {
   struct Place {
     std::string standing, ranks;
     int count = 0;
   };
   std::vector<Place> places;
-  for (const Sleeper& sleeper : sleepers_) {
-    if (sleeper.rank_ == Sleeper::kHelper) continue;
-    const std::string standing = sleeper.left_ ? "has ended" : sleeper.standing_;
+  for (const WaiterState& waiter_state : sleepers_) {
+    if (waiter_state.rank_ == WaiterState::kHelper) continue;
+    const std::string standing = waiter_state.left_ ? "has ended" : waiter_state.standing_;
     auto here = std::ranges::find(places, standing, &Place::standing);
     if (here == places.end()) here = places.insert(here, {standing, "", 0});
-    here->ranks += str_cat(here->count++ == 0 ? "" : ",", sleeper.rank_);
+    here->ranks += str_cat(here->count++ == 0 ? "" : ",", waiter_state.rank_);
   }
   constexpr std::size_t kNamed = 16;
   std::string text;

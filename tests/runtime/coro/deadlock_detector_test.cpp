@@ -1,5 +1,5 @@
 // Who counts as asleep, and when all do.
-#include "runtime/coro/census.h"
+#include "runtime/coro/deadlock_detector.h"
 
 #include <gtest/gtest.h>
 
@@ -15,18 +15,19 @@ namespace {
 struct Asked {
   std::vector<int> rung;
   std::vector<std::string> standstills;
-  Census census{[this](int rank) { rung.push_back(rank); },
-                [this](const std::string& all) { standstills.push_back(all); }};
+  DeadlockDetector deadlock_detector{
+      [this](int rank) { rung.push_back(rank); },
+      [this](const std::string& all) { standstills.push_back(all); }};
 };
 
-TEST(Census, AsksAllWhenTheLastFallsAsleep) {
+TEST(DeadlockDetector, AsksAllWhenTheLastFallsAsleep) {
   Asked asked;
-  Sleeper& a = asked.census.add(0);
-  Sleeper& b = asked.census.add(1);
-  a.doze();
+  WaiterState& a = asked.deadlock_detector.add(0);
+  WaiterState& b = asked.deadlock_detector.add(1);
+  a.prepare_wait();
   EXPECT_TRUE(a.fall_asleep());
   EXPECT_TRUE(asked.rung.empty());
-  b.doze();
+  b.prepare_wait();
   EXPECT_TRUE(b.fall_asleep());
   EXPECT_EQ(asked.rung, (std::vector<int>{0, 1}));
   EXPECT_TRUE(a.asked());
@@ -38,70 +39,70 @@ TEST(Census, AsksAllWhenTheLastFallsAsleep) {
             (std::vector<std::string>{"rank 0 waits for x; rank 1 waits for y"}));
 }
 
-TEST(Census, WhoIsRungIsAwakeBeforeItHasNoticed) {
+TEST(DeadlockDetector, WhoIsRungIsAwakeBeforeItHasNoticed) {
   Asked asked;
-  Sleeper& a = asked.census.add(0);
-  Sleeper& b = asked.census.add(1);
-  a.doze();
+  WaiterState& a = asked.deadlock_detector.add(0);
+  WaiterState& b = asked.deadlock_detector.add(1);
+  a.prepare_wait();
   EXPECT_TRUE(a.fall_asleep());
   a.rung();
-  b.doze();
+  b.prepare_wait();
   EXPECT_TRUE(b.fall_asleep());
   EXPECT_TRUE(asked.rung.empty());
   a.wake();  // what the ring has counted is not counted twice
-  a.doze();
+  a.prepare_wait();
   EXPECT_TRUE(a.fall_asleep());
   EXPECT_EQ(asked.rung.size(), 2U);
 }
 
-TEST(Census, WhoIsRungWhileItDozesDoesNotFallAsleep) {
+TEST(DeadlockDetector, WhoIsRungWhileItDozesDoesNotFallAsleep) {
   Asked asked;
-  Sleeper& a = asked.census.add(0);
-  a.doze();
+  WaiterState& a = asked.deadlock_detector.add(0);
+  a.prepare_wait();
   a.rung();
   EXPECT_FALSE(a.fall_asleep());
-  a.doze();
+  a.prepare_wait();
   EXPECT_TRUE(a.fall_asleep());
   EXPECT_EQ(asked.rung, std::vector<int>{0});
 }
 
-TEST(Census, AHelperCountsAndIsNotAsked) {
+TEST(DeadlockDetector, AHelperCountsAndIsNotAsked) {
   Asked asked;
-  Sleeper& a = asked.census.add(0);
-  Sleeper& helper = asked.census.add_helper();
-  a.doze();
+  WaiterState& a = asked.deadlock_detector.add(0);
+  WaiterState& helper = asked.deadlock_detector.add_helper();
+  a.prepare_wait();
   EXPECT_TRUE(a.fall_asleep());
   EXPECT_TRUE(asked.rung.empty());
-  helper.doze();
+  helper.prepare_wait();
   EXPECT_TRUE(helper.fall_asleep());
   EXPECT_EQ(asked.rung, std::vector<int>{0});
   a.answer("waits");
   EXPECT_EQ(asked.standstills, std::vector<std::string>{"rank 0 waits"});
 }
 
-TEST(Census, WhoHasLeftNeitherCountsNorAnswers) {
+TEST(DeadlockDetector, WhoHasLeftNeitherCountsNorAnswers) {
   Asked asked;
-  Sleeper& a = asked.census.add(0);
-  Sleeper& b = asked.census.add(1);
-  Sleeper& c = asked.census.add(2);
-  a.doze();
+  WaiterState& a = asked.deadlock_detector.add(0);
+  WaiterState& b = asked.deadlock_detector.add(1);
+  WaiterState& c = asked.deadlock_detector.add(2);
+  a.prepare_wait();
   EXPECT_TRUE(a.fall_asleep());
-  b.doze();
+  b.prepare_wait();
   EXPECT_TRUE(b.fall_asleep());
-  asked.census.leave(c);
+  asked.deadlock_detector.leave(c);
   EXPECT_EQ(asked.rung, (std::vector<int>{0, 1}));
   a.answer("waits");
-  asked.census.leave(b);
+  asked.deadlock_detector.leave(b);
   EXPECT_EQ(asked.standstills,
             (std::vector<std::string>{"rank 0 waits; each of ranks 1,2 has ended"}));
 }
 
-TEST(Census, OfRanksThatHaveAllLeftSaysNothing) {
+TEST(DeadlockDetector, OfRanksThatHaveAllLeftSaysNothing) {
   Asked asked;
-  Sleeper& a = asked.census.add(0);
-  Sleeper& b = asked.census.add(1);
-  asked.census.leave(a);
-  asked.census.leave(b);
+  WaiterState& a = asked.deadlock_detector.add(0);
+  WaiterState& b = asked.deadlock_detector.add(1);
+  asked.deadlock_detector.leave(a);
+  asked.deadlock_detector.leave(b);
   EXPECT_TRUE(asked.rung.empty());
   EXPECT_TRUE(asked.standstills.empty());
 }
@@ -119,22 +120,23 @@ class RestlessParker final : public Parker {
 std::vector<int> asked_in_turns(Parker& bed_a, Parker& bed_b, int rounds) {
   Asked asked;
   CountedParker a(bed_a), b(bed_b);
-  Sleeper& of_a = asked.census.add(0);
-  Sleeper& of_b = asked.census.add(1);
+  WaiterState& of_a = asked.deadlock_detector.add(0);
+  WaiterState& of_b = asked.deadlock_detector.add(1);
   a.count(&of_a);
   b.count(&of_b);
   std::atomic<int> turn{0};
-  const auto play = [&](int mine, CountedParker& own, Sleeper& sleeper, CountedParker& other) {
+  const auto play = [&](int mine, CountedParker& own, WaiterState& waiter_state,
+                        CountedParker& other) {
     for (int round = 0; round < rounds; ++round) {
       while (turn.load() % 2 != mine) {
-        Nap nap(&sleeper);
+        IdleScope nap(&waiter_state);
         if (turn.load() % 2 != mine && nap.begin()) own.park(0, nullptr);
         nap.end([] { return std::string(); });
       }
       turn.fetch_add(1);
       other.ring();
     }
-    asked.census.leave(sleeper);
+    asked.deadlock_detector.leave(waiter_state);
   };
   std::thread peer([&] { play(1, b, of_b, a); });
   play(0, a, of_a, b);
@@ -142,12 +144,12 @@ std::vector<int> asked_in_turns(Parker& bed_a, Parker& bed_b, int rounds) {
   return asked.rung;
 }
 
-TEST(Census, GivesNoFalseAlarmBetweenRanksThatWakeEachOther) {
+TEST(DeadlockDetector, GivesNoFalseAlarmBetweenRanksThatWakeEachOther) {
   ThreadParker a, b;
   EXPECT_EQ(asked_in_turns(a, b, 20'000), std::vector<int>());
 }
 
-TEST(Census, GivesNoFalseAlarmWhereASleeperWakesBeforeItsRingerIsThrough) {
+TEST(DeadlockDetector, GivesNoFalseAlarmWhereASleeperWakesBeforeItsRingerIsThrough) {
   RestlessParker a, b;
   EXPECT_EQ(asked_in_turns(a, b, 400'000), std::vector<int>());
 }

@@ -10,15 +10,15 @@
 
 namespace coshard::job {
 
-class Inlet {
+class StdinForwarder {
  public:
   // `text` is empty at the end; `error` is errno if the end is a failure to read, otherwise 0.
   using Read = std::function<void(std::string text, int error)>;
   // `read` is called on that thread for each next().
-  Inlet(int fd, std::size_t most, Read read);
-  ~Inlet();  // waits for no input
-  Inlet(const Inlet&) = delete;
-  Inlet& operator=(const Inlet&) = delete;
+  StdinForwarder(int fd, std::size_t most, Read read);
+  ~StdinForwarder();  // waits for no input
+  StdinForwarder(const StdinForwarder&) = delete;
+  StdinForwarder& operator=(const StdinForwarder&) = delete;
 
   // Reads a piece of at most `most` bytes, as soon as there is something to read. The terminal of
   // another foreground job is left to that job.
@@ -30,7 +30,7 @@ class Inlet {
     ~State();
     State(const State&) = delete;
     State& operator=(const State&) = delete;
-    const int fd, woken;  // `woken` is readable once the inlet is closed
+    const int fd, woken;  // `woken` is readable once the forwarder is closed
     const std::size_t most;
     const Read read;
     std::mutex mutex;

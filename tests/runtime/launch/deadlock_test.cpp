@@ -64,7 +64,7 @@ void expect_standstill(int ranks, const Program& program, const std::vector<std:
   }
 }
 
-std::string at(int line) { return str_cat("standstill_test.cpp:", line); }
+std::string at(int line) { return str_cat("deadlock_test.cpp:", line); }
 
 constexpr int kCrossedLine = __LINE__ + 7;
 Task<void> cross(World& world) {
@@ -79,7 +79,7 @@ Task<void> cross(World& world) {
   co_await two;
 }
 
-TEST(Standstill, CollectivesThatAreCrossedOnTwoCommunicators) {
+TEST(Deadlock, CollectivesThatAreCrossedOnTwoCommunicators) {
   expect_standstill(2, cross,
                     {"rank 0 waits for all_reduce #0 on world[2] at " + at(kCrossedLine),
                      "rank 1 waits for all_reduce #0 on tp[2] at " + at(kCrossedLine)});
@@ -92,7 +92,7 @@ Task<void> both_send(World& world) {
   co_await send;
 }
 
-TEST(Standstill, BothSendAndNobodyReceives) {
+TEST(Deadlock, BothSendAndNobodyReceives) {
   expect_standstill(2, both_send, {"each of ranks 0,1 waits for send #0 on world[2] at "});
 }
 
@@ -124,7 +124,7 @@ Task<void> sum_then_send(World& world) {
   co_await std::move(sending);
 }
 
-TEST(Standstill, WithProgressThreads) {
+TEST(Deadlock, WithProgressThreads) {
   for (const int helpers : {1, 3}) {
     expect_standstill(2, both_send, {"each of ranks 0,1 waits for send #0 on world[2] at "},
                       helpers);
@@ -133,7 +133,7 @@ TEST(Standstill, WithProgressThreads) {
   }
 }
 
-TEST(Standstill, OneWaitsInPlace) {
+TEST(Deadlock, OneWaitsInPlace) {
   expect_standstill(2, cross_in_place,
                     {"rank 0 waits in place for all_reduce", "rank 1 waits for all_reduce"});
 }
@@ -150,7 +150,7 @@ Task<void> one_has_ended(World& world) {
   co_await send;
 }
 
-TEST(Standstill, IsFoundWhenTheLastRankThatCouldHelpEnds) {
+TEST(Deadlock, IsFoundWhenTheLastRankThatCouldHelpEnds) {
   expect_standstill(3, one_has_ended, {"each of ranks 0,1 waits for send", "rank 2 has ended"});
 }
 
@@ -161,7 +161,7 @@ Task<void> sends(World& world) {
   co_await send;
 }
 
-TEST(Standstill, OfManyRanks) { expect_standstill(64, sends, {"each of ranks 0,1,2,3,"}); }
+TEST(Deadlock, OfManyRanks) { expect_standstill(64, sends, {"each of ranks 0,1,2,3,"}); }
 
 // --- no false alarms ---
 

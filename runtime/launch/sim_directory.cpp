@@ -1,4 +1,4 @@
-#include "runtime/launch/sim_roster.h"
+#include "runtime/launch/sim_directory.h"
 
 #include <numeric>
 #include <utility>
@@ -14,7 +14,8 @@ constexpr std::uint64_t kRun = 1;
 
 }  // namespace
 
-SimRoster::SimRoster(const WorldOptions& options, int processes, const MpiApi& api, Hooks hooks)
+SimDirectory::SimDirectory(const WorldOptions& options, int processes, const MpiApi& api,
+                           Hooks hooks)
     : hooks_(std::move(hooks)),
       per_process_(options.ranks / processes),
       size_(options.ranks),
@@ -32,38 +33,38 @@ SimRoster::SimRoster(const WorldOptions& options, int processes, const MpiApi& a
 }
 
 // Messages in flight are abandoned: all programs have ended.
-SimRoster::~SimRoster() {
+SimDirectory::~SimDirectory() {
   hooks_.gone();
   ranks_->stop();
   engine_->forget();
 }
 
-bool SimRoster::failed_now() {
+bool SimDirectory::failed_now() {
   if (std::exchange(failed_, true)) return false;
   first_ = hooks_.note_failed();
   engine_->halt();
   return true;
 }
 
-void SimRoster::fail(const std::string& cause) {
+void SimDirectory::fail(const std::string& cause) {
   if (!failed_now()) return;
   thread_group_.poison(cause);
   hooks_.say(PoisonNotice{kRun, 0, cause});
 }
 
-void SimRoster::heard(const std::string& cause) {
+void SimDirectory::heard(const std::string& cause) {
   if (!failed_now()) return;
   thread_group_.poison(cause);
   if (told_) return told_(cause);
   early_ = cause;
 }
 
-void SimRoster::on_failure(std::function<void(const std::string&)> told) {
+void SimDirectory::on_failure(std::function<void(const std::string&)> told) {
   told_ = std::move(told);
   if (!early_.empty() && told_) told_(std::exchange(early_, ""));
 }
 
-void SimRoster::leave(int rank) {
+void SimDirectory::leave(int rank) {
   thread_group_.leave(rank);
   if (failed_)
     hooks_.say(LeftNotice{kRun, rank});
@@ -72,29 +73,29 @@ void SimRoster::leave(int rank) {
 }
 
 // Peers may still need messages in flight.
-void SimRoster::end() {
+void SimDirectory::end() {
   while (!failed_ && !hooks_.all_ended())
     if (!ranks_->drive()) hooks_.sleep();
 }
 
-void SimRoster::heard(const Notice& notice) {
+void SimDirectory::heard(const Notice& notice) {
   if (const auto* left = std::get_if<LeftNotice>(&notice)) return thread_group_.leave(left->rank);
   const auto& poison = std::get<PoisonNotice>(notice);
   if (poison.group != 0) return ranks_->poison_group(poison.group, poison.cause);
   heard(poison.cause);
 }
 
-void SimRoster::lost(int process, const std::string& why) {
+void SimDirectory::lost(int process, const std::string& why) {
   heard(str_cat(who(process), " has died: ", why));
   for (int r = 0; r < per_process_; ++r) thread_group_.leave(process * per_process_ + r);
 }
 
-void SimRoster::killed(const std::string& why) {
+void SimDirectory::killed(const std::string& why) {
   heard(str_cat(who(engine_->process()), " has died: ", why));
 }
 
 // "ranks 2 to 3, process 1"
-std::string SimRoster::who(int process) const {
+std::string SimDirectory::who(int process) const {
   const int first = process * per_process_;
   if (per_process_ == 1) return str_cat("rank ", first, ", process ", process);
   return str_cat("ranks ", first, " to ", first + per_process_ - 1, ", process ", process);
