@@ -12,13 +12,12 @@
 #include <coshard/debug.h>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
+#include <cmath>
 #include <csignal>
-#include <deque>
 #include <filesystem>
 #include <iostream>
 #include <limits>
 #include <numbers>
-#include <sstream>
 #include <thread>
 
 #include "kernels/philox.h"
@@ -126,8 +125,8 @@ void check_outputs(const Options& o) {
   const auto place = [](const std::string& name) {
     return std::filesystem::weakly_canonical(std::filesystem::absolute(name));
   };
-  if (!o.trace.empty()) require_writable("--trace", o.trace, "--text", o.text);
-  if (!o.json.empty()) require_writable("--json", o.json, "--text", o.text);
+  for (const auto& [option, name] : {std::pair{"--trace", o.trace}, {"--json", o.json}})
+    if (!name.empty()) require_writable(option, name, "--text", o.text);
   CS_REQUIRE(o.trace.empty() || o.json.empty() || place(o.trace) != place(o.json),
              "--trace and --json are both ", o.trace);
 }

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <string>
 
-#define main static __attribute__((unused)) train_main  // NOLINT: the program, for its parts
+#define main static __attribute__((unused)) train_main  // the parts of the program are tested
 #include "examples/train.cpp"
 #undef main
 #include "tests/support/device.h"

@@ -17,7 +17,7 @@ ROOMS = {
     re.compile(r"^(dnnl|oneapi/)"): ["kernels/cpu/"],
 }
 MAX_LINES = 400
-LONGER = {"examples/train.cpp": 670}  # a program that is read, and copied, as one file
+LONGER = {"examples/train.cpp": 664}  # a program that is read, and copied, as one file
 # The packages that the project is built on, by a header of each.
 OWNERS = {
     "Boost.Asio": r"boost/asio",
