@@ -72,7 +72,7 @@ TEST(BadInput, NumbersThatDoNotFitAreNamed) {
   for (const char* name : {"--lr", "--temperature"})
     for (const char* bad : {"0", "nan", "inf"})
       expect_refused(with_text + name + " " + bad, std::string(name) + " " + bad + ": must be a ");
-  expect_refused(with_text + "--ranks ''", "--ranks '': must be a number from 1 to 256");
+  expect_refused(with_text + "--ranks ''", "--ranks '': must be a number from 1 to 1024");
   expect_refused(with_text + "--steps 99999999999", "--steps 99999999999: must be a number");
   expect_refused(with_text + "--seed -1",
                  "--seed -1: must be a number from 0 to 184467440737095516");
@@ -169,7 +169,8 @@ TEST(BadInput, WordsThatAreNotKnownAreNamed) {
   expect_refused(with_text + "--link 0GB/s", "link 0GB/s: the rate must be from 0.001 to 1e21 B/s");
   expect_refused(with_text + "--plan ''", "--plan '': expected tp, tp-sp, dp or fsdp");
   expect_refused(with_text + "--link slow", "'slow'");
-  expect_refused(with_text + "--link ''", "--link needs a value");
+  expect_refused(with_text + "--link ''",
+                 "link: expected a latency and a rate such as 20us,1GB/s, got ''");
   expect_refused(with_text + "--json ''", "--json needs a value");
   expect_refused_by(TRAIN_PROGRAM, with_text + "--trace-steps 5", "--trace-steps 5 needs --trace");
 }
@@ -179,7 +180,7 @@ TEST(BadInput, TextsThatCannotBeUsedAreNamed) {
   const TextFile empty(0), tiny(100);
   expect_refused("--text " + empty.path(), empty.path() + ": is empty");
   expect_refused("--text " + tiny.path() + " --seq 256", "100 bytes");
-  expect_refused("--text /tmp", "/tmp: is a directory");
+  expect_refused("--text /tmp", "--text /tmp: Is a directory");
 }
 
 TEST(BadInput, TheDefaultTextComesWithACommandThatMakesIt) {
@@ -255,8 +256,9 @@ TEST(BadInput, HelpIsNoErrorAndHasAnExample) {
 TEST(BadInput, ADeviceOrCommunicatorThatIsNotThereIsNamed) {
   const TextFile text;
   const std::string with_text = "--text " + text.path() + " ";
-  expect_refused(with_text + "--device gpu", "--device gpu: expected cpu or cuda");
-  expect_refused(with_text + "--communicator mpi", "--communicator mpi: this build has local");
+  expect_refused(with_text + "--device gpu", "unknown device 'gpu'; expected cpu or cuda");
+  expect_refused(with_text + "--communicator mpi",
+                 "unknown communicator 'mpi'; this build has local");
 }
 
 // A build with CUDA on a machine without a driver, or without a device.

@@ -1,6 +1,4 @@
-// The progress line: what it says, how wide it is, and what a log gets instead.
-#include "examples/train/progress.h"
-
+// The progress line of examples/train on a terminal.
 #include <gtest/gtest.h>
 #include <pty.h>
 #include <sys/wait.h>
@@ -14,53 +12,6 @@
 
 namespace coshard::testing {
 namespace {
-
-using train::Look;
-using train::Progress;
-using train::progress_line;
-
-TEST(Progress, ALineIsAsLongAsTheTerminalLets) {
-  const auto line = [](int columns) {
-    return progress_line(50, 1200, 2.34567, 5340, 0.4, 83, columns);
-  };
-  EXPECT_EQ(line(200),
-            "step   50/1200  loss 2.3457  5340 tokens/s  40 % of communication hidden  1:23 left");
-  EXPECT_EQ(line(70), "step   50/1200  loss 2.3457  5340 tokens/s  40 % hidden  1:23 left");
-  EXPECT_EQ(line(40), "step   50/1200  loss 2.3457  1:23 left");
-  for (int columns = 0; columns < 100; ++columns)
-    EXPECT_LE(line(columns).size(), static_cast<std::size_t>(columns));
-}
-
-TEST(Progress, WithoutCommunicationNothingIsSaidOfIt) {
-  EXPECT_EQ(progress_line(1, 9, 1, 10, -1, 0, 200),
-            "step 1/9  loss 1.0000  10 tokens/s  0:00 left");
-}
-
-// What a Progress prints to a log for `looks` steps.
-std::string logged(int looks, const Look& early, const Look& late, int turn) {
-  ::testing::internal::CaptureStdout();
-  Progress progress(looks, 100, 100);
-  for (int step = 1; step <= looks; ++step)
-    progress.step(step, 2, step <= turn ? early : late, step == looks);
-  return ::testing::internal::GetCapturedStdout();
-}
-
-TEST(Progress, AllFiguresAreThoseOfTheRecentSteps) {
-  const Look exposed{10, 1'000'000, 1'000'000}, hidden{5, 1'000'000, 0};
-  const std::string log = logged(300, exposed, hidden, 200);
-  EXPECT_NE(log.find("step 200/300  loss 2.0000  10000 tokens/s  0 % of communication hidden"),
-            std::string::npos)
-      << log;
-  EXPECT_NE(log.find("step 300/300  loss 2.0000  20000 tokens/s  100 % of communication hidden"),
-            std::string::npos)
-      << log;
-}
-
-TEST(Progress, ALogGetsALineNowAndThen) {
-  const std::string log = logged(250, {}, {}, 0);
-  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 4) << log;  // 1, 100, 200, 250
-  EXPECT_EQ(log.find_first_of("\r\033"), std::string::npos) << log;
-}
 
 const char* const kSmallRun =
     " --layers 1 --dim 16 --heads 2 --ffn 16 --seq 16 --batch 1 --steps 40 --sample 0 "

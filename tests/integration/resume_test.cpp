@@ -62,12 +62,12 @@ TEST(Resume, S33GoesOnToTheBit) {
       fs::remove_all(scratch.path("a/step-8"));
       options.resume = true;
       const train::Outcome rest = run_training(options);
-      EXPECT_EQ(rest.resumed_from, 4);
+      EXPECT_EQ(rest.first, 4);
       EXPECT_EQ(rest.loss, std::vector<double>(whole.loss.begin() + 4, whole.loss.end()))
           << run.plan << ' ' << run.ranks << ' ' << dtype;
       EXPECT_TRUE(files_of(scratch.path("a/step-8")) == files) << run.plan << ' ' << run.ranks;
       const train::Outcome none = run_training(options);
-      EXPECT_TRUE(none.loss.empty() && none.resumed_from == 8 && none.saved.empty());
+      EXPECT_TRUE(none.loss.empty() && none.first == 8 && none.saved.empty());
     }
 }
 

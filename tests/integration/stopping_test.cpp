@@ -6,7 +6,6 @@
 #include <limits>
 #include <stop_token>
 
-#include "examples/train/report.h"
 #include "tests/integration/child.h"
 #include "tests/integration/training.h"
 
@@ -91,7 +90,7 @@ TEST_F(Stopping, ARunThatReachesItsLastStepWasNotStopped) {
   const train::Outcome outcome = run_training(options, world);
   EXPECT_EQ(outcome.stopped_after, 0);
   EXPECT_EQ(train::loss_error(options, outcome), "");
-  EXPECT_TRUE(json_holds(train::report_json(options, outcome, {}), "assert d['stopped'] is None"));
+  EXPECT_TRUE(json_holds(train::report_json(options, outcome), "assert d['stopped'] is None"));
 }
 
 TEST_F(Stopping, AStopBeforeTheFirstStepStillDoesAStepAndScores) {

@@ -1,5 +1,4 @@
-#include "examples/train/text.h"
-
+// The text that examples/train draws from.
 #include <gtest/gtest.h>
 
 #include <coshard/runtime/error.h>
@@ -26,8 +25,8 @@ TEST(Text, NoBatchTouchesAHeldOutBlock) {
   for (int block = 0; block < 60; ++block) out << std::string(4096, block % 20 == 19 ? 'b' : 'a');
   out.close();
   const Text text(path, 1000);
-  for (std::uint64_t step = 0; step < 300; ++step) {
-    const Batch batch = text.draw(1, step, 2);
+  for (int step = 0; step < 300; ++step) {
+    const Batch batch = text.draw(1, step, 0, 2);
     ASSERT_EQ(batch.tokens.size(), 2000U);
     for (const double byte : batch.tokens) ASSERT_EQ(byte, 'a');
     for (const double byte : batch.targets) ASSERT_EQ(byte, 'a');
@@ -38,11 +37,13 @@ TEST(Text, NoBatchTouchesAHeldOutBlock) {
 TEST(Text, ATargetIsTheNextByteAndAStepHasItsOwnBatch) {
   const TextFile file;
   const Text text(file.path(), 20);
-  const Batch a = text.draw(5, 7, 3);
-  EXPECT_EQ(a.tokens, text.draw(5, 7, 3).tokens);
+  const Batch a = text.draw(5, 7, 0, 3);
+  EXPECT_EQ(a.tokens, text.draw(5, 7, 0, 3).tokens);
   for (std::size_t i = 0; i + 1 < 20; ++i) EXPECT_EQ(a.targets[i], a.tokens[i + 1]);
-  EXPECT_NE(a.tokens, text.draw(5, 8, 3).tokens);
-  EXPECT_NE(a.tokens, text.draw(6, 7, 3).tokens);
+  EXPECT_EQ(text.draw(5, 7, 2, 1).tokens,
+            std::vector<double>(a.tokens.begin() + 40, a.tokens.end()));
+  EXPECT_NE(a.tokens, text.draw(5, 8, 0, 3).tokens);
+  EXPECT_NE(a.tokens, text.draw(6, 7, 0, 3).tokens);
 }
 
 TEST(Text, RefusesATextThatHoldsNoSequence) {

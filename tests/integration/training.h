@@ -5,7 +5,9 @@
 #include <fstream>
 #include <string>
 
-#include "examples/train/training.h"
+#define main static __attribute__((unused)) train_main  // the parts of the program are tested
+#include "examples/train.cpp"
+#undef main
 #include "tests/support/device.h"
 #include "tests/support/json.h"
 #include "tests/support/spread.h"
@@ -56,7 +58,7 @@ inline train::Options small_options(const TextFile& text) {
 inline WorldOptions world_of(const train::Options& options) {
   WorldOptions world = test_options(options.ranks);
   world.threads = options.threads;
-  world.link = options.world().link;
+  world.link = options.link;
   world.progress_threads = options.progress_threads;
   return world;
 }

@@ -46,6 +46,29 @@ class Scripts(unittest.TestCase):
             self.assertEqual(done.returncode, 0)
             self.assertTrue(done.stdout.startswith(f"usage: tools/{name} "), done.stdout)
 
+    def scored(self, bits_per_byte, **packed):
+        """What tools/demo says of a score."""
+        figures = {"bits_per_byte": bits_per_byte, "parameters": 1234, "compressors": {f"{name} -9": bits for name, bits in packed.items()}}
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump(figures, file)
+            file.flush()
+            done = run("demo_score.py", file.name)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout
+
+    def test_the_score_says_who_has_fewer_bits_and_that_the_measures_differ(self):
+        lost, won = self.scored(2.1, bzip2=1.7, xz=2.5), self.scored(2.1, bzip2=2.2, xz=2.5)
+        self.assertIn("\nbzip2 -9 has fewer bits: 1.700 against 2.100 of the model.", lost)
+        self.assertIn("\nThe model has fewer bits: 2.100 against 2.200 of bzip2 -9.", won)
+        for said in (lost, won):
+            self.assertIn("do not measure the same", said)
+            self.assertIn("1234 parameters", said)
+
+    def test_the_score_names_compressors_that_are_not_installed(self):
+        self.assertEqual(self.scored(2.1, gzip=None), "gzip -9  not installed\n")
+        self.assertTrue(self.scored(2.1, gzip=2.37, xz=None).startswith("gzip -9  2.370 on the whole text\nxz -9    not installed\n"))
+        self.assertEqual(self.scored(None, gzip=2.37).strip(), "")
+
     def test_check_names_an_option_that_it_lacks(self):
         done = run("check", "--fats")
         self.assertEqual((done.returncode, done.stdout), (2, ""))
@@ -162,7 +185,7 @@ class ChangedSuites(unittest.TestCase):
         self.assertEqual(self.suites("dtensor/ops/sort.cpp"), ["conformance", "dtensor", *above])
         self.assertEqual(self.suites("include/coshard/dtensor/tensor/tensor.h", "styles/nn/mlp.cpp"), ["conformance", "dtensor", "styles", *above[1:]])
         self.assertEqual(self.suites("tests/dtensor/tape/tape_test.cpp"), ["conformance", "dtensor", *above])
-        self.assertEqual(self.suites("examples/train/text.cpp"), ["integration"])
+        self.assertEqual(self.suites("examples/train.cpp"), ["integration"])
 
     def test_each_layer_has_a_short_test(self):
         said = ""

@@ -2,13 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <cstring>
 #include <fstream>
 
 #include <coshard/runtime/error.h>
-#include "profiling/input_file.h"
 #include "profiling/json.h"
+#include "profiling/output_file.h"
 #include "tools/simulate/models.h"
 #include "tools/simulate/report.h"
 #include "tools/simulate/search.h"
@@ -74,12 +73,9 @@ void require_other_file(const SimulateOptions& options, const Question& question
 
 void write_trace(const SimulateOptions& options, const Question& question,
                  const Forecast& forecast) {
-  const std::string& name = options.trace;
-  std::ofstream file(name, std::ios::binary);
-  if (!file) fail(ErrorKind::BadInput, str_cat("--trace ", name, ": ", std::strerror(errno)));
-  write_chrome_trace(file, forecast.trace, 0, std::nullopt, about(options, question));
-  file.close();
-  if (!file) fail(ErrorKind::DeviceFailed, str_cat(name, ": could not be written"));
+  write_output("--trace", options.trace, [&](std::ostream& out) {
+    write_chrome_trace(out, forecast.trace, 0, std::nullopt, about(options, question));
+  });
 }
 
 }  // namespace

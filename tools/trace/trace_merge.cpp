@@ -1,15 +1,14 @@
 #include "tools/trace/trace_merge.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <fstream>
 #include <map>
 
 #include <coshard/runtime/error.h>
-#include "profiling/input_file.h"
 #include "profiling/json.h"
+#include "profiling/output_file.h"
 
 namespace coshard::tools {
 namespace {
@@ -75,11 +74,9 @@ void shift(Json& event, std::int64_t ns) {
   *at = static_cast<double>(own + ns) / 1000;
 }
 
-void write_file(const std::string& name, std::vector<Part>& parts) {
+void write_parts(std::ostream& file, std::vector<Part>& parts) {
   std::int64_t origin = parts.front().origin;
   for (const Part& part : parts) origin = std::min(origin, part.origin);
-  std::ofstream file(name, std::ios::binary);
-  if (!file) fail(ErrorKind::BadInput, str_cat("-o ", name, ": ", std::strerror(errno)));
   Json data = parts.front().about;
   data["clock"] = parts.front().clock, data["origin_ns"] = origin;
   file << R"({"displayTimeUnit":"ms","otherData":)" << json_text(data) << R"(,"traceEvents":[)";
@@ -90,8 +87,6 @@ void write_file(const std::string& name, std::vector<Part>& parts) {
       file << std::exchange(between, ",\n") << json_text(event);
     }
   file << "\n]}\n";
-  file.close();
-  if (!file) fail(ErrorKind::DeviceFailed, str_cat(name, ": could not be written"));
 }
 
 }  // namespace
@@ -110,7 +105,7 @@ void trace_merge(const TraceMergeOptions& options, std::ostream& out) {
                json_text(parts.front().about));
   }
   const std::map<int, std::string> ranks = ranks_of(parts);
-  write_file(options.output, parts);
+  write_output("-o", options.output, [&](std::ostream& file) { write_parts(file, parts); });
   out << options.output << ": " << ranks.size() << " ranks of " << parts.size() << " files\n";
 }
 

@@ -1,6 +1,5 @@
 #include "tools/trace/trace_report.h"
 
-#include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -8,7 +7,7 @@
 #include <vector>
 
 #include <coshard/runtime/error.h>
-#include "profiling/input_file.h"
+#include "profiling/output_file.h"
 #include "profiling/overlap/overlap_report.h"
 #include "tools/trace/page.h"
 #include "tools/trace/picture.h"
@@ -27,14 +26,6 @@ void require_other_file(const std::string& page, const std::string& trace) {
   CS_REQUIRE(!is_same_file(page, trace), "-o ", page, ": is a trace, which it would overwrite");
 }
 
-void write_output(const std::string& name, const std::function<void(std::ostream&)>& write) {
-  std::ofstream file(name, std::ios::binary);
-  if (!file) fail(ErrorKind::BadInput, str_cat("-o ", name, ": ", std::strerror(errno)));
-  write(file);
-  file.close();
-  if (!file) fail(ErrorKind::DeviceFailed, str_cat(name, ": could not be written"));
-}
-
 }  // namespace
 
 void trace_report(const TraceReportOptions& options, std::ostream& out) {
@@ -49,7 +40,7 @@ void trace_report(const TraceReportOptions& options, std::ostream& out) {
   const Json json = report_json(report, options.file);
   const bool is_picture = options.page.ends_with(".svg");
   if (!options.page.empty()) {
-    write_output(options.page, [&](std::ostream& file) {
+    write_output("-o", options.page, [&](std::ostream& file) {
       if (is_picture) return write_picture(file, trace, baseline ? &*baseline : nullptr);
       write_page(file, page_data(trace, json));
     });
