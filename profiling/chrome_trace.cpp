@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include <coshard/profiling/time_set.h>
 #include <coshard/runtime/coro/branch.h>
 #include <coshard/runtime/launch/world.h>
 #include "profiling/json.h"
@@ -26,6 +27,12 @@ std::string title(const CommEvent& event) {
 }
 
 constexpr std::int64_t kShortest = 100;  // ns; a span of no length could not hold an arrow
+
+// How a span is drawn otherwise than it was: how long before it its collective was issued, and how
+// long an await took (-1: as drawn).
+struct Undrawn {
+  std::int64_t queued = 0, waited = -1;
+};
 
 // Outer spans first.
 bool before(const Span& a, const Span& b) {
@@ -63,6 +70,17 @@ std::string_view kernel_kind(ComputeClass what) {
 // All but the last piece of an await have no arrow.
 bool is_of_collective(const Span& span) { return span.flow != 0 || !span.communicator.empty(); }
 
+// Spans in order; each short await gets a span that holds its arrow and cuts no later one.
+void widen_awaits(std::vector<Span>& spans) {
+  std::int64_t next = std::numeric_limits<std::int64_t>::max();
+  for (std::size_t i = spans.size(); i-- > 0;) {
+    Span& span = spans[i];
+    if (i + 1 < spans.size() && spans[i + 1].begin > span.begin) next = spans[i + 1].begin;
+    if (is_of_collective(span))
+      span.end = std::max(span.end, std::min(span.begin + kShortest, next));
+  }
+}
+
 std::string_view category(const Span& span) {
   if (span.track == Track::Communication) return "collective";
   if (is_of_collective(span)) return "await";
@@ -72,9 +90,8 @@ std::string_view category(const Span& span) {
 
 double micros(std::int64_t ns) { return static_cast<double>(ns) / 1000; }
 
-// The details that a selected span shows. `queued`: how long before the span its collective was
-// issued.
-Json arguments(const Span& span, std::int64_t queued) {
+// The details that a selected span shows.
+Json arguments(const Span& span, const Undrawn& undrawn) {
   Json args;
   const auto add = [&args](const char* name, const std::string& text) {
     if (!text.empty()) args[name] = text;
@@ -84,7 +101,8 @@ Json arguments(const Span& span, std::int64_t queued) {
     add("communicator", span.communicator);
     if (span.where.known()) args["at"] = location_of(span.where);
     add("module", span.module);
-    if (queued > 0) args["queued_us"] = micros(queued);
+    if (undrawn.queued > 0) args["queued_us"] = micros(undrawn.queued);
+    if (undrawn.waited >= 0) args["waited_us"] = micros(undrawn.waited);
   } else if (span.track == Track::Compute) {
     args = {{"kind", kernel_kind(span.what)}};
     add("inputs", span.inputs);
@@ -93,32 +111,29 @@ Json arguments(const Span& span, std::int64_t queued) {
   return args;
 }
 
-// A time at which a collective or a kernel begins or ends, and how the totals change there.
+// A time at which a collective begins or ends, and how the bytes in flight change there.
 struct Edge {
   std::int64_t at = 0, bytes = 0;
-  int collectives = 0, kernels = 0;
-  void add(const Edge& other) {
-    bytes += other.bytes;
-    collectives += other.collectives;
-    kernels += other.kernels;
-  }
 };
 
-// In order of time; empty if nothing is communicated.
+// In order of time.
 std::vector<Edge> edges_of(const ChromeTrace& rank) {
   std::vector<Edge> edges;
-  bool communicates = false;
   for (const Span& span : rank.spans()) {
-    if (span.track != Track::Communication && (span.track == Track::Host || span.flow != 0))
-      continue;
-    const int collectives = span.track == Track::Communication ? 1 : 0;
-    communicates = communicates || collectives > 0;
-    edges.push_back({span.begin, span.bytes, collectives, 1 - collectives});
-    edges.push_back({span.end, -span.bytes, -collectives, collectives - 1});
+    if (span.track != Track::Communication) continue;
+    edges.push_back({span.begin, span.bytes});
+    edges.push_back({span.end, -span.bytes});
   }
-  if (!communicates) edges.clear();
   std::ranges::sort(edges, {}, &Edge::at);
   return edges;
+}
+
+TimeSet exposed_of(const ChromeTrace& rank) {
+  std::vector<TimeSet::Interval> awaits;
+  for (const Span& span : rank.spans())
+    if (span.track != Track::Communication && is_of_collective(span))
+      awaits.push_back({span.begin, span.end});
+  return TimeSet(std::move(awaits));
 }
 
 class Writer {
@@ -127,7 +142,7 @@ class Writer {
 
   // The tracks of collectives show `link`, if any.
   void rank(int pid, const ChromeTrace& rank, const std::string& link) {
-    counters(pid, edges_of(rank));
+    counters(pid, edges_of(rank), exposed_of(rank));
     about("process_name", pid, 0, {{"name", fmt::format("rank {}", pid)}});
     if (rank.dropped() > 0)
       about("process_labels", pid, 0,
@@ -152,20 +167,19 @@ class Writer {
 
  private:
   // One value per change, so that they cost less than the spans.
-  void counters(int pid, const std::vector<Edge>& edges) {
+  void counters(int pid, const std::vector<Edge>& edges, const TimeSet& exposed) {
     constexpr const char *kBytes = "bytes in flight", *kExposed = "exposed communication so far";
-    Edge now;
-    std::int64_t exposed = 0, shown_bytes = 0, shown_exposed = -1;
+    if (edges.empty()) return;
+    std::int64_t bytes = 0, shown = 0, sum = 0;
     for (std::size_t i = 0; i < edges.size();) {
       const std::int64_t at = edges[i].at;
-      if (now.collectives > 0 && now.kernels == 0) exposed += at - now.at;
-      now.at = at;
-      for (; i < edges.size() && edges[i].at == at; ++i) now.add(edges[i]);
-      if (std::exchange(shown_bytes, now.bytes) != now.bytes)
-        counter(kBytes, pid, at, {{"bytes", now.bytes}});
-      const bool waits = now.collectives > 0 && now.kernels == 0;
-      if (!waits && std::exchange(shown_exposed, exposed) != exposed)
-        counter(kExposed, pid, at, {{"ms", static_cast<double>(exposed) / 1e6}});
+      for (; i < edges.size() && edges[i].at == at; ++i) bytes += edges[i].bytes;
+      if (std::exchange(shown, bytes) != bytes) counter(kBytes, pid, at, {{"bytes", bytes}});
+    }
+    counter(kExposed, pid, edges.front().at, {{"ms", 0.0}});
+    for (const TimeSet::Interval& one : exposed.intervals()) {
+      sum += one.length();
+      counter(kExposed, pid, one.end, {{"ms", static_cast<double>(sum) / 1e6}});
     }
   }
   void counter(const char* name, int pid, std::int64_t at, Json value) {
@@ -188,8 +202,15 @@ class Writer {
   void track(int pid, int tid, const std::string& name, std::vector<Span> spans) {
     about_track(pid, tid, name);
     std::stable_sort(spans.begin(), spans.end(), before);
+    std::vector<std::int64_t> took;
+    for (const Span& one : spans) took.push_back(one.end - one.begin);
+    widen_awaits(spans);
     clip_to_nest(spans);
-    for (const Span& one : spans) span(pid, tid, one);
+    for (std::size_t i = 0; i < spans.size(); ++i) {
+      const Span& one = spans[i];
+      const bool as_drawn = !is_of_collective(one) || one.end - one.begin == took[i];
+      span(pid, tid, one, {.waited = as_drawn ? -1 : took[i]});
+    }
   }
   // In order of completion: each is drawn from its issue, or from the completion of the one before.
   void communication(int pid, int tid, const std::string& name, std::vector<Span> spans) {
@@ -203,19 +224,19 @@ class Writer {
       const std::int64_t issued = one.begin;
       one.begin = std::min(std::max(issued, free_at), one.end - 1);
       free_at = one.end;
-      span(pid, tid, one, one.begin - issued);
+      span(pid, tid, one, {.queued = one.begin - issued});
     }
   }
   void about(std::string_view what, int pid, int tid, Json args) {
     line({{"ph", "M"}, {"name", what}, {"pid", pid}, {"tid", tid}, {"args", std::move(args)}});
   }
-  void span(int pid, int tid, const Span& span, std::int64_t queued = 0) {
+  void span(int pid, int tid, const Span& span, const Undrawn& undrawn) {
     Json event{{"ph", "X"}, {"name", span.name}, {"cat", category(span)}};
     event["pid"] = pid;
     event["tid"] = tid;
     event["ts"] = micros(span.begin - origin_);
     event["dur"] = micros(span.end - span.begin);
-    if (Json args = arguments(span, queued); !args.empty()) event["args"] = std::move(args);
+    if (Json args = arguments(span, undrawn); !args.empty()) event["args"] = std::move(args);
     line(event);
     if (span.flow != 0) arrow(pid, tid, span);
   }
@@ -267,9 +288,13 @@ void ChromeTrace::ready(const CommEvent& event, std::int64_t wait_begin, std::in
 void ChromeTrace::stalled(const CommEvent& event, std::int64_t begin, std::int64_t end) {
   const auto issue = issues_.find(event.id);
   if (issue == issues_.end()) return;
-  if (!event.queued) return keep_wait(event, issue->second, {"", Track::Host, begin, end});
-  issue->second.stall_begin = begin;
-  issue->second.stall_end = end;
+  Issue& known = issue->second;
+  if (!event.queued) return keep_wait(event, known, {"", Track::Host, begin, end});
+  // The last one is kept with the collective.
+  if (known.stall_end > known.stall_begin)
+    keep_wait(event, known, {"", Track::Compute, known.stall_begin, known.stall_end});
+  known.stall_begin = begin;
+  known.stall_end = end;
 }
 
 void ChromeTrace::ran(const CommEvent& event, std::int64_t begin, std::int64_t end) {
@@ -296,10 +321,11 @@ void ChromeTrace::keep_collective(const CommEvent& event, const Issue& issue, st
   keep_wait(event, issue, std::move(wait));
 }
 
-// Without a flow, and so without an arrow: one that does not end the await.
+// Without a flow, and so without an arrow: one that does not end the await, if it took any time.
 void ChromeTrace::keep_wait(const CommEvent& event, const Issue& issue, Span wait) {
   wait.name = "await " + title(event);
-  wait.end = std::max(wait.end, wait.begin + kShortest);
+  wait.end = std::max(wait.end, wait.begin);
+  if (wait.flow == 0 && wait.end == wait.begin) return;
   describe(wait, event, issue);
   keep(std::move(wait));
   kept_kernel_ = false;

@@ -15,19 +15,24 @@ constexpr std::size_t kLongest = 20;
 
 // The intervals of a part's events.
 struct Part {
-  std::vector<Interval> compute, communication;
+  std::vector<Interval> compute, communication, awaits;
   std::int64_t collectives = 0, bytes = 0;
 
   void add(const TraceEvent& event) {
     if (event.kind == Kind::Kernel) return compute.push_back(event.time);
+    if (event.kind == Kind::Await) return awaits.push_back(event.time);
     communication.push_back(event.time);
     ++collectives;
     bytes += event.bytes;
   }
-  Figures figures(const TimeSet& computing) {
+  Figures figures(const TimeSet& stood_still) {
     const TimeSet in_flight(std::move(communication));
-    return {collectives, bytes, TimeSet(std::move(compute)).length(), in_flight.length(),
-            in_flight.minus(computing).length()};
+    return {collectives,
+            bytes,
+            TimeSet(std::move(compute)).length(),
+            in_flight.length(),
+            TimeSet(std::move(awaits)).length(),
+            in_flight.common(stood_still).length()};
   }
 };
 
@@ -49,24 +54,17 @@ std::vector<std::string> module_and_those_around_it(std::string path) {
 }
 
 bool counts(const TraceEvent& event) {
-  return event.kind == Kind::Kernel || event.kind == Kind::Collective;
+  return event.kind == Kind::Kernel || event.kind == Kind::Collective || event.kind == Kind::Await;
 }
 
-TimeSet times(const RankTrace& rank, Kind kind) {
-  std::vector<Interval> found;
-  for (const TraceEvent& event : rank.events)
-    if (event.kind == kind) found.push_back(event.time);
-  return TimeSet(std::move(found));
-}
-
-Whole whole_of(const RankTrace& rank, const TimeSet& computing) {
-  const TimeSet in_flight = times(rank, Kind::Collective);
+Whole whole_of(const RankTrace& rank, const TimeSet& stood_still) {
   const Interval all = span_of({&rank, 1});
-  const TimeSet idle = TimeSet({all}).minus(computing.united(in_flight));
+  const TimeSet busy = times_of(rank, Kind::Kernel).united(stood_still);
+  const TimeSet idle = TimeSet({all}).minus(busy);
   Part part;
   for (const TraceEvent& event : rank.events)
     if (counts(event)) part.add(event);
-  Whole whole{part.figures(computing)};
+  Whole whole{part.figures(stood_still)};
   whole.total_ns = all.length();
   whole.idle_ns = idle.length();
   whole.idle_gaps = std::ssize(idle.intervals());
@@ -76,18 +74,18 @@ Whole whole_of(const RankTrace& rank, const TimeSet& computing) {
 }
 
 template <class Key>
-std::map<Key, Figures> figures_of(std::map<Key, Part>& parts, const TimeSet& computing) {
+std::map<Key, Figures> figures_of(std::map<Key, Part>& parts, const TimeSet& stood_still) {
   std::map<Key, Figures> figures;
-  for (auto& [key, part] : parts) figures[key] = part.figures(computing);
+  for (auto& [key, part] : parts) figures[key] = part.figures(stood_still);
   return figures;
 }
 
-// The collective that was in flight for most of the stretch.
+// With the collective that was awaited for most of it.
 Stretch stretch_of(const RankTrace& rank, const Interval& time) {
   const TraceEvent* most = nullptr;
   std::int64_t longest = 0;
   for (const TraceEvent& event : rank.events) {
-    if (event.kind != Kind::Collective) continue;
+    if (event.kind != Kind::Await) continue;
     const std::int64_t common =
         std::min(event.time.end, time.end) - std::max(event.time.begin, time.begin);
     if (common > longest) longest = common, most = &event;
@@ -105,19 +103,19 @@ void add_stretches(std::vector<Stretch>& longest, const RankTrace& rank, const T
 }
 
 RankOverlap overlap_of(const RankTrace& rank, std::vector<Stretch>& longest) {
-  const TimeSet computing = times(rank, Kind::Kernel);
-  RankOverlap found{rank.rank, whole_of(rank, computing), {}, {}};
+  const TimeSet stood_still = times_of(rank, Kind::Await);
+  RankOverlap found{rank.rank, whole_of(rank, stood_still), {}, {}};
   std::map<std::pair<std::string, std::string>, Part> kinds;
   std::map<std::string, Part> modules;
   for (const TraceEvent& event : rank.events) {
     if (!counts(event)) continue;
-    if (event.kind == Kind::Collective) kinds[kind_and_purpose(event.name)].add(event);
+    if (event.kind != Kind::Kernel) kinds[kind_and_purpose(event.name)].add(event);
     for (const std::string& path : module_and_those_around_it(event.module))
       modules[path].add(event);
   }
-  found.kinds = figures_of(kinds, computing);
-  found.modules = figures_of(modules, computing);
-  add_stretches(longest, rank, times(rank, Kind::Collective).minus(computing));
+  found.kinds = figures_of(kinds, stood_still);
+  found.modules = figures_of(modules, stood_still);
+  add_stretches(longest, rank, stood_still);
   return found;
 }
 
@@ -127,11 +125,12 @@ void add_to(Figures& sum, const Figures& one) {
   sum.compute_ns += one.compute_ns;
   sum.communication_ns += one.communication_ns;
   sum.exposed_ns += one.exposed_ns;
+  sum.blocked_ns += one.blocked_ns;
 }
 
 void divide(Figures& sum, std::int64_t by) {
-  for (std::int64_t* one :
-       {&sum.collectives, &sum.bytes, &sum.compute_ns, &sum.communication_ns, &sum.exposed_ns})
+  for (std::int64_t* one : {&sum.collectives, &sum.bytes, &sum.compute_ns, &sum.communication_ns,
+                            &sum.exposed_ns, &sum.blocked_ns})
     *one = (*one + by / 2) / by;
 }
 
@@ -194,7 +193,7 @@ std::string link_text(const OverlapReport& report) {
 
 std::optional<double> Figures::hidden() const {
   if (communication_ns == 0) return std::nullopt;
-  return 1 - static_cast<double>(exposed_ns) / static_cast<double>(communication_ns);
+  return 1 - static_cast<double>(blocked_ns) / static_cast<double>(communication_ns);
 }
 
 OverlapReport overlap_of(const std::vector<RankTrace>& trace) {

@@ -1,10 +1,11 @@
 #pragma once
 // How much of the communication in a trace was hidden by compute. A pure function of the trace.
 //
-// Exposed is the time in which a collective was in flight and no kernel of any module ran on that
-// rank; so total = computing + exposed + idle. A row for a part (a module, a kind of collective)
-// counts that part's time once; parts in flight together overlap, so rows need not add up to the
-// total. A module includes its submodules.
+// Exposed is the time in which the rank stood still in an await of the part's collectives; hidden,
+// the share of the time in flight in which it did not stand still in any. total = computing +
+// exposed + idle. A row for a part (a module, a kind of collective) counts that part's time once;
+// parts awaited together overlap, so rows need not add up to the total. A module includes its
+// submodules.
 #include <map>
 #include <optional>
 #include <string>
@@ -18,7 +19,8 @@ namespace coshard::overlap {
 struct Figures {
   std::int64_t collectives = 0, bytes = 0;
   std::int64_t compute_ns = 0, communication_ns = 0, exposed_ns = 0;
-  // The share of communication that was hidden by compute; nullopt without communication.
+  std::int64_t blocked_ns = 0;  // of communication_ns, stood still in any await
+  // nullopt without communication.
   std::optional<double> hidden() const;
 };
 
@@ -37,11 +39,11 @@ struct RankOverlap {
   std::map<std::string, Figures> modules;                        // "": outside any module
 };
 
-// An interval in which communication was exposed throughout.
+// An interval in which the rank stood still throughout.
 struct Stretch {
   int rank = 0;
   Interval time;
-  std::string collective, module, at;  // of the one that took most of it
+  std::string collective, module, at;  // of the one that was awaited for most of it
 };
 
 struct OverlapReport {

@@ -126,6 +126,8 @@ class Reader {
     taken.time.begin = std::llround(number(process, event, "ts") * 1000);
     taken.time.end = taken.time.begin + std::llround(number(process, event, "dur") * 1000);
     taken.name = text_of(event, "name");
+    constexpr std::string_view kAwait = "await ";
+    if (*kind == Kind::Await && taken.name.starts_with(kAwait)) taken.name.erase(0, kAwait.size());
     if (const auto args = event.find("args"); args != event.end() && args->is_object()) {
       taken.module = text_of(*args, "module");
       taken.communicator = text_of(*args, "communicator");
@@ -136,6 +138,9 @@ class Reader {
           wrong_.try_emplace(process, str_cat("event ", seen_, " was issued before time 0"));
         taken.time.begin -= taken.queued_ns;
       }
+      if (args->contains("waited_us"))
+        taken.time.end =
+            taken.time.begin + std::llround(number(process, *args, "waited_us") * 1000);
       if (args->contains("bytes")) taken.bytes = std::llround(number(process, *args, "bytes"));
     }
     rank.events.push_back(std::move(taken));
@@ -178,6 +183,13 @@ class Reader {
 }  // namespace
 
 std::vector<RankTrace> read_trace(const std::string& file) { return Reader(file).read(); }
+
+TimeSet times_of(const RankTrace& rank, Kind kind) {
+  std::vector<Interval> found;
+  for (const TraceEvent& event : rank.events)
+    if (event.kind == kind) found.push_back(event.time);
+  return TimeSet(std::move(found));
+}
 
 Interval span_of(std::span<const RankTrace> trace) {
   std::optional<Interval> span;

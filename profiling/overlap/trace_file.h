@@ -14,8 +14,9 @@ using Interval = TimeSet::Interval;
 struct TraceEvent {
   enum class Kind : std::uint8_t { Kernel, Collective, Await, Module, Range };
   Kind kind{};
-  Interval time;     // of a collective, from its issue
-  std::string name;  // "matmul", "all_gather S(0)->R"
+  // Of a collective, from its issue; of an await, what the host or the compute stream stood still.
+  Interval time;
+  std::string name;  // "matmul", "all_gather S(0)->R": also of its awaits
   std::string module, communicator, at;
   std::int64_t bytes = 0;
   std::int64_t queued_ns = 0;  // from its issue to where its span begins in the file
@@ -32,6 +33,9 @@ struct RankTrace {
 // The ranks of a file, in ascending order, each with events. Error{BadInput}: one line that names
 // the file.
 std::vector<RankTrace> read_trace(const std::string& file);
+
+// Of all events of a kind.
+TimeSet times_of(const RankTrace& rank, TraceEvent::Kind kind);
 
 // From the first event of all ranks to the end of the last; {0, 0} without events.
 Interval span_of(std::span<const RankTrace> trace);

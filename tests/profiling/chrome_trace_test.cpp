@@ -95,7 +95,7 @@ assert spans[0][0] == 'module', spans
 assert sorted(spans[1:]) == [('await', 1, 0), ('await', 1, 1000), ('collective', 2, 1000), ('collective', 2, 3000),
                              ('kernel', 1, 2000), ('kernel', 1, 2000)], spans
 exposed = [e['args']['ms'] for e in d['traceEvents'] if e['ph'] == 'C' and 'ms' in e['args']]
-assert exposed == [0, 1], exposed  # the first collective runs on for 1 ms after the kernel
+assert exposed == [0, 1], exposed  # the stream stands still for the first one for 1 ms after the kernel
 modules = {e['args'].get('module') for e in d['traceEvents'] if e['ph'] == 'X' and e['cat'] == 'kernel'}
 assert modules == {'a'} or modules == {None}, modules
 )"));
@@ -114,6 +114,38 @@ TEST(ChromeTrace, DrawsAllPiecesOfAnAwaitOnTheHost) {
 awaits = [e for e in d['traceEvents'] if e['ph'] == 'X' and e['cat'] == 'await']
 assert sorted((e['tid'], e['ts'], e['dur']) for e in awaits) == [(0, 1000, 1000), (0, 4000, 1000)], awaits
 assert {e['name'] for e in awaits} == {'await all_gather S(0)->"R"'} and awaits[0]['args'] == awaits[1]['args'], awaits
+assert sorted(e['ph'] for e in d['traceEvents'] if e.get('cat') == 'comm') == ['f', 's']
+)"));
+}
+
+// A span that is drawn for the sake of its arrow says how long the await was, and cuts none off.
+TEST(ChromeTrace, AnAwaitOfNoTimeHasASpanThatCutsNoOther) {
+  std::vector<ChromeTrace> ranks(1);
+  for (const std::uint64_t id : {1, 2}) ranks[0].issued(event(id), 1'000);
+  ranks[0].ready(event(1), 5'000, 5'000, 5'000);
+  ranks[0].ready(event(2), 5'030, 9'000, 9'000);
+  EXPECT_TRUE(testing::json_holds(written(ranks), R"(
+awaits = [(round(e['ts'], 3), round(e['dur'], 3), e['args'].get('waited_us')) for e in d['traceEvents'] if e.get('cat') == 'await']
+assert awaits == [(4, 0.03, 0), (4.03, 3.97, None)], awaits
+)"));
+}
+
+// The stream stands still for each shard.
+TEST(ChromeTrace, DrawsAllPiecesOfAnAwaitOnTheComputeStream) {
+  std::vector<ChromeTrace> ranks(1);
+  CommEvent queued = event(1);
+  queued.queued = true;
+  queued.communicator = "tp";
+  ranks[0].issued(queued, 1'000);
+  ranks[0].ready(queued, 1'500, 1'500, 1'500);
+  ranks[0].stalled(queued, 10'000, 12'000);
+  ranks[0].stalled(queued, 13'000, 13'000);
+  ranks[0].stalled(queued, 14'000, 17'000);
+  ranks[0].ran(queued, 9'000, 17'000);
+  EXPECT_TRUE(testing::json_holds(written(ranks), R"(
+awaits = [(e['tid'], e['ts'], e['dur']) for e in d['traceEvents'] if e.get('cat') == 'await']
+assert awaits == [(1, 1, 2), (1, 5, 3)], awaits
+assert [e['args']['ms'] for e in d['traceEvents'] if e['ph'] == 'C' and 'ms' in e['args']] == [0, 0.002, 0.005]
 assert sorted(e['ph'] for e in d['traceEvents'] if e.get('cat') == 'comm') == ['f', 's']
 )"));
 }
@@ -188,16 +220,20 @@ assert all(starts[i] <= ends[i] for i in starts), (starts, ends)
   EXPECT_TRUE(testing::json_holds(written(ranks), kNests));
 }
 
-// Of 64 bytes each: 1 to 5 us and 3 to 7; kernels from 2 to 4 and from 9 to 10.
-TEST(ChromeTrace, CountsTheBytesInFlightAndWhatNoKernelHides) {
+// Of 64 bytes each: 1 to 5 us and 3 to 7. The rank stands still from 4.5 to 5 and from 6 to 7.5 for
+// one, and from 7 to 8 for the other.
+TEST(ChromeTrace, CountsTheBytesInFlightAndTheTimeExposed) {
   std::vector<ChromeTrace> ranks(2);
+  CommEvent first = event(1), second = event(2);
+  first.communicator = second.communicator = "tp";
   for (ChromeTrace& rank : ranks) {
     rank.computed("add", ComputeClass::Other, 9'000, 10'000);
-    rank.issued(event(1), 1'000);
-    rank.issued(event(2), 3'000);
+    rank.issued(first, 1'000);
+    rank.issued(second, 3'000);
     rank.computed("matmul", ComputeClass::Gemm, 2'000, 4'000);
-    rank.ready(event(2), 6'000, 7'000, 7'500);
-    rank.ready(event(1), 8'000, 5'000, 8'000);
+    rank.stalled(second, 4'500, 5'000);
+    rank.ready(second, 6'000, 7'000, 7'500);
+    rank.ready(first, 7'000, 5'000, 8'000);
   }
   EXPECT_TRUE(testing::json_holds(written(ranks), R"(
 counters = [e for e in d['traceEvents'] if e['ph'] == 'C']
@@ -206,7 +242,7 @@ for r in (0, 1):
     of = {n: [(e['ts'], *e['args'].items()) for e in counters if e['pid'] == r and e['name'] == n]
           for n in {e['name'] for e in counters}}
     assert of == {'bytes in flight': [(0, ('bytes', 64)), (2, ('bytes', 128)), (4, ('bytes', 64)), (6, ('bytes', 0))],
-                  'exposed communication so far': [(1, ('ms', 0.001)), (6, ('ms', 0.004))]}, of
+                  'exposed communication so far': [(0, ('ms', 0)), (4, ('ms', 0.0005)), (7, ('ms', 0.0025))]}, of
 )"));
 }
 

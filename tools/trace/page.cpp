@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "tools/trace/lane_parts.h"
 #include "tools/trace/page_text.h"
 
 namespace coshard::tools {
@@ -16,18 +18,26 @@ using overlap::RankTrace;
 using overlap::TraceEvent;
 using Kind = TraceEvent::Kind;
 
-class Texts {
+// Each value once, with its number.
+template <class Value>
+class Numbered {
  public:
-  std::size_t number_of(const std::string& text) {
-    const auto [found, added] = numbers_.try_emplace(text, all_.size());
-    if (added) all_.push_back(text);
-    return found->second;
+  std::size_t number_of(const Value& value) {
+    return numbers_.try_emplace(value, numbers_.size()).first->second;
   }
-  Json take() { return std::move(all_); }
+  std::vector<Value> all() const {
+    std::vector<Value> all(numbers_.size());
+    for (const auto& [value, number] : numbers_) all[number] = value;
+    return all;
+  }
 
  private:
-  std::map<std::string, std::size_t> numbers_;
-  Json all_ = Json::array();
+  std::map<Value, std::size_t> numbers_;
+};
+
+struct Names {
+  Numbered<std::string> texts;
+  Numbered<std::set<std::size_t>> modules;  // those of a part, as numbers of texts
 };
 
 using Events = std::vector<const TraceEvent*>;
@@ -43,31 +53,68 @@ Events events_of(const RankTrace& rank, Kind kind) {
   return events;
 }
 
-Json lane(int rank, const std::string& name, bool compute, const Events& events, Texts& texts) {
-  Json made{{"rank", rank}, {"name", name}, {"compute", compute}};
-  for (const char* column : {"begin", "length", "text", "module"}) made[column] = Json::array();
-  if (!compute) made["bytes"] = made["at"] = Json::array();
+Json columns(std::initializer_list<const char*> names) {
+  Json made = Json::object();
+  for (const char* name : names) made[name] = Json::array();
+  return made;
+}
+
+Json parts_json(const std::vector<LanePart>& parts, bool compute, Names& names) {
+  Json made = columns({"begin", "length", "modules"});
+  if (!compute) made["exposed"] = Json::array();
   std::int64_t before = 0;
-  for (const TraceEvent* event : events) {
-    const std::int64_t begin = shown_from(*event);
-    made["begin"].push_back(begin - std::exchange(before, begin));
-    made["length"].push_back(event->time.end - begin);
-    made["text"].push_back(texts.number_of(event->name));
-    made["module"].push_back(texts.number_of(event->module));
-    if (compute) continue;
-    made["bytes"].push_back(event->bytes);
-    made["at"].push_back(texts.number_of(event->at));
+  for (const LanePart& part : parts) {
+    std::set<std::size_t> modules;
+    for (const std::string& module : part.modules) modules.insert(names.texts.number_of(module));
+    made["begin"].push_back(part.time.begin - std::exchange(before, part.time.begin));
+    made["length"].push_back(part.time.length());
+    made["modules"].push_back(names.modules.number_of(modules));
+    if (!compute) made["exposed"].push_back(part.stood_still ? 1 : 0);
   }
   return made;
 }
 
-void add_lanes(Json& lanes, const RankTrace& rank, Texts& texts) {
-  lanes.push_back(lane(rank.rank, "compute", true, events_of(rank, Kind::Kernel), texts));
+struct LaneOf {
+  int rank;
+  std::string name;
+  bool compute;
+};
+
+Json lane(const LaneOf& of, const Events& events, const TimeSet& stood_still, Names& names) {
+  Json made = columns({"begin", "length", "text", "module"});
+  if (!of.compute) made.update(columns({"bytes", "at", "hidden"}));
+  std::int64_t before = 0;
+  std::vector<LaneEvent> drawn;
+  for (const TraceEvent* event : events) {
+    const overlap::Interval time{shown_from(*event), event->time.end};
+    drawn.push_back({time, event->module});
+    made["begin"].push_back(time.begin - std::exchange(before, time.begin));
+    made["length"].push_back(time.length());
+    made["text"].push_back(names.texts.number_of(event->name));
+    made["module"].push_back(names.texts.number_of(event->module));
+    if (of.compute) continue;
+    made["bytes"].push_back(event->bytes);
+    made["at"].push_back(names.texts.number_of(event->at));
+    made["hidden"].push_back(time.length() - stood_still.within(time).length());
+  }
+  const std::vector<LanePart> parts = parts_of(drawn, stood_still);
+  if (!of.compute || !std::ranges::equal(parts, drawn, {}, &LanePart::time, &LaneEvent::time))
+    made["parts"] = parts_json(parts, of.compute, names);
+  made.update({{"rank", of.rank}, {"name", of.name}, {"compute", of.compute}});
+  return made;
+}
+
+void add_lanes(Json& lanes, const RankTrace& rank, Names& names) {
+  const Events kernels = events_of(rank, Kind::Kernel);
+  lanes.push_back(lane({rank.rank, "compute", true}, kernels, {}, names));
   std::map<std::string, Events> communicators;
   for (const TraceEvent* event : events_of(rank, Kind::Collective))
     communicators[event->communicator].push_back(event);
-  for (const auto& [name, events] : communicators)
-    lanes.push_back(lane(rank.rank, name.empty() ? "comm" : "comm " + name, false, events, texts));
+  const TimeSet stood_still = times_of(rank, Kind::Await);
+  for (const auto& [name, events] : communicators) {
+    const LaneOf of{rank.rank, name.empty() ? "comm" : "comm " + name, false};
+    lanes.push_back(lane(of, events, stood_still, names));
+  }
 }
 
 // The rank's ranges that lie in no other.
@@ -85,15 +132,16 @@ Json outer_ranges(const RankTrace& rank) {
 }  // namespace
 
 Json page_data(const std::vector<RankTrace>& trace, Json report) {
-  Texts texts;
+  Names names;
   Json lanes = Json::array();
-  for (const RankTrace& rank : trace) add_lanes(lanes, rank, texts);
+  for (const RankTrace& rank : trace) add_lanes(lanes, rank, names);
   const overlap::Interval span = overlap::span_of(trace);
   return {{"report", std::move(report)},
           {"begin", span.begin},
           {"end", span.end},
           {"lanes", std::move(lanes)},
-          {"texts", texts.take()},
+          {"texts", names.texts.all()},
+          {"modules", names.modules.all()},
           {"ranges", trace.empty() ? Json::array() : outer_ranges(trace.front())}};
 }
 

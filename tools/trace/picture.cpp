@@ -23,9 +23,9 @@ constexpr std::string_view kCompute = "#8c959f", kHidden = "#2da44e", kExposed =
 
 struct Lanes {
   int rank = 0;
-  TimeSet computing, in_flight;
-  TimeSet exposed() const { return in_flight.minus(computing); }
-  TimeSet hidden() const { return in_flight.minus(exposed()); }
+  TimeSet computing, in_flight, stood_still;
+  TimeSet exposed() const { return in_flight.common(stood_still); }
+  TimeSet hidden() const { return in_flight.minus(stood_still); }
 };
 
 struct Panel {
@@ -54,22 +54,14 @@ Interval step_of(const std::vector<RankTrace>& trace) {
   return span_of(steps.empty() ? trace : steps);
 }
 
-TimeSet within(const RankTrace& rank, Kind kind, const Interval& step) {
-  std::vector<Interval> found;
-  for (const TraceEvent& event : rank.events)
-    if (event.kind == kind)
-      found.push_back({std::max(event.time.begin, step.begin), std::min(event.time.end, step.end)});
-  return TimeSet(std::move(found));
-}
-
 double shown_ms(std::int64_t ns) { return static_cast<double>(ns) / 1e6; }
 
 Panel panel_of(const std::vector<RankTrace>& trace, std::string_view name) {
   Panel panel{"", step_of(trace), {}};
   std::int64_t in_flight = 0, hidden = 0;
   for (const RankTrace& rank : trace) {
-    Lanes lanes{rank.rank, within(rank, Kind::Kernel, panel.step),
-                within(rank, Kind::Collective, panel.step)};
+    const auto within = [&](Kind kind) { return times_of(rank, kind).within(panel.step); };
+    Lanes lanes{rank.rank, within(Kind::Kernel), within(Kind::Collective), within(Kind::Await)};
     in_flight += lanes.in_flight.length(), hidden += lanes.hidden().length();
     if (panel.lanes.size() < kMostLanes) panel.lanes.push_back(std::move(lanes));
   }
@@ -77,9 +69,8 @@ Panel panel_of(const std::vector<RankTrace>& trace, std::string_view name) {
   panel.title = fmt::format("{}{:.0f} ms; communication is in flight for {:.0f} ms", name,
                             shown_ms(panel.step.length()), shown_ms(in_flight / ranks));
   if (in_flight > 0)
-    panel.title +=
-        fmt::format(", {:.0f} % of it under compute",
-                    100.0 * static_cast<double>(hidden) / static_cast<double>(in_flight));
+    panel.title += fmt::format(", {:.0f} % of it hidden", 100.0 * static_cast<double>(hidden) /
+                                                              static_cast<double>(in_flight));
   return panel;
 }
 
@@ -102,8 +93,8 @@ class Picture {
   void draw_key() {
     double x = kLeft;
     for (const auto& [color, meaning] :
-         {std::pair(kCompute, "computes"), std::pair(kHidden, "communication under compute"),
-          std::pair(kExposed, "communication alone")}) {
+         {std::pair(kCompute, "computes"), std::pair(kHidden, "communication, hidden"),
+          std::pair(kExposed, "communication, exposed")}) {
       out_ << fmt::format(R"(<rect x="{:.0f}" y="{:.0f}" width="14" height="14" fill="{}"/>)", x,
                           y_ + 8, color);
       text(x + 20, y_ + 20, meaning, 400);

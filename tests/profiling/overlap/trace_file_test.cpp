@@ -70,7 +70,11 @@ TEST_F(TraceFile, GivesWhatWasWritten) {
     EXPECT_EQ(rank.link, "20us,1GB/s");
     EXPECT_EQ(rank.dropped, r);
     ASSERT_EQ(rank.events.size(), 4U);
-    const TraceEvent &kernel = rank.events[1], &collective = rank.events[3];
+    const TraceEvent &await = rank.events[0], &kernel = rank.events[1];
+    const TraceEvent& collective = rank.events[3];
+    EXPECT_EQ(await.kind, TraceEvent::Kind::Await);
+    EXPECT_EQ(await.name, "all_reduce P(sum)->R");
+    EXPECT_EQ(await.time, (Interval{1000, 8500}));
     EXPECT_EQ(kernel.name, "matmul");
     EXPECT_EQ(kernel.kind, TraceEvent::Kind::Kernel);
     EXPECT_EQ(kernel.time, (Interval{0, 1501}));
@@ -81,6 +85,20 @@ TEST_F(TraceFile, GivesWhatWasWritten) {
     EXPECT_EQ(collective.at, "train.cpp:88");
     EXPECT_EQ(collective.bytes, 64);
   }
+}
+
+TEST_F(TraceFile, AnAwaitIsAsLongAsItWasNotAsItIsDrawn) {
+  std::vector<ChromeTrace> ranks(1);
+  CommEvent event;
+  event.id = 1;
+  ranks[0].issued(event, 1000);
+  ranks[0].ready(event, 3000, 2000, 3000);
+  std::ostringstream out;
+  write_chrome_trace(out, ranks);
+  const RankTrace rank = read(out.str()).at(0);
+  EXPECT_EQ(times_of(rank, TraceEvent::Kind::Await).length(), 0);
+  EXPECT_EQ(times_of(rank, TraceEvent::Kind::Collective).intervals(),
+            (std::vector<Interval>{{0, 1000}}));
 }
 
 TEST_F(TraceFile, WhatIsNoTraceOfCoshardIsRefusedInOneLine) {

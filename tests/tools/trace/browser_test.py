@@ -36,7 +36,7 @@ class Writer:
 
 
 def training(path, ranks=4, kernels=8):
-    """Steps of layers: a gather that the layer before hides for the most part, and an all_reduce that nothing does."""
+    """Steps of layers: a gather that kernels hide but for the gaps between them, and an all_reduce for which the rank stands still."""
     out = Writer()
     for rank in range(ranks):
         out.meta("process_name", rank, name=f"rank {rank}")
@@ -46,15 +46,19 @@ def training(path, ranks=4, kernels=8):
             begun = at
             for layer in range(LAYERS):
                 module = f"layers.{layer}"
-                out.span("collective", "all_gather S(0)->R", rank, at, 90 + 5 * (layer % 4), bytes=1 << 20, communicator="dp",
-                         module=module, at="model.cpp:47")
+                gather = dict(bytes=1 << 20, communicator="dp", module=module, at="model.cpp:47")
+                reduce = dict(bytes=1 << 18, communicator="tp", module=module + ".mlp", at="model.cpp:63")
+                gathered = at + 90
+                out.span("collective", "all_gather S(0)->R", rank, at, 90 + 5 * (layer % 4), **gather)
                 for kernel in range(kernels):
                     length = 120 / kernels
                     name = ("linear", "softmax", "add")[kernel % 3]
                     out.span("kernel", name, rank, at, 0.9 * length, kind="gemm", module=module + (".attn", ".mlp")[2 * kernel >= kernels])
                     at += length
-                out.span("collective", "all_reduce P(sum)->R", rank, at - 20, 60, bytes=1 << 18, communicator="tp",
-                         module=module + ".mlp", at="model.cpp:63")
+                    if at <= gathered and kernel % (kernels // 8) == 0:
+                        out.span("await", "await all_gather S(0)->R", rank, at - 0.1 * length, 0.1 * length, **gather)
+                out.span("collective", "all_reduce P(sum)->R", rank, at - 20, 60, **reduce)
+                out.span("await", "await all_reduce P(sum)->R", rank, at, 40, **reduce)
                 at += 45
             out.span("range", f"step {step + 2}", rank, begun, at - begun)
     out.write(path)

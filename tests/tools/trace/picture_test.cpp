@@ -29,8 +29,8 @@ int count_of(const std::string& text, const std::string& part) {
 // 608 pixels are 100 ms.
 TEST(Picture, ShowsWhatIsHiddenAndWhatIsNot) {
   const std::string text = drawn(small_trace());
-  EXPECT_NE(text.find(">One step: 100 ms; communication is in flight for 30 ms, 50 % of it under "
-                      "compute<"),
+  EXPECT_NE(text.find(">One step: 100 ms; communication is in flight for 30 ms, 50 % of it "
+                      "hidden<"),
             std::string::npos)
       << text;
   EXPECT_NE(text.find(R"(<path fill="#2da44e" d="M318.4 68h182.4v22h-182.4z"/>)"),

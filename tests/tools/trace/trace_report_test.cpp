@@ -21,7 +21,7 @@ class TraceReport : public ::testing::Test {
       CommEvent event;
       event.id = 1;
       rank.issued(event, 2000);
-      rank.ready(event, 2000, 9000, 9500);
+      rank.ready(event, 5500, 9000, 9500);
       rank.computed("matmul", ComputeClass::Gemm, 1000, 5500);
     }
     std::ofstream file(options_.file);

@@ -1,5 +1,36 @@
 "use strict";
 
+// Disjoint times in ascending order, in one colour; knows how much of them lies before a time.
+class Shade {
+  begin = [];
+  end = [];
+  before = [];  // length of those before each
+  length = 0;
+
+  add(begin, length) {
+    this.begin.push(begin);
+    this.end.push(begin + length);
+    this.before.push(this.length);
+    this.length += length;
+  }
+
+  until(time) {
+    const at = firstAbove(this.begin, time) - 1;
+    return at < 0 ? 0 : this.before[at] + Math.min(time, this.end[at]) - this.begin[at];
+  }
+}
+
+// Index of the first number above `limit`; numbers ascend.
+function firstAbove(numbers, limit) {
+  let low = 0, high = numbers.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (numbers[middle] > limit) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
 // A lane: the kernels of a rank, or the collectives of one of its communicators.
 class Lane {
   constructor(data, texts) {
@@ -28,13 +59,24 @@ class Lane {
   // Indices [first, last) of the events that reach into a time.
   during(from, to) { return [firstAbove(this.lastEnd, from), firstAbove(this.begin, to)]; }
 
-  // The union of the events whose module is chosen, and of the others.
-  united(chosen) {
-    const own = new TimeSet(), others = new TimeSet();
-    for (let i = 0; i < this.size; ++i)
-      (chosen(this.data.module[i]) ? own : others).add(this.begin[i], this.end[i]);
-    return [own, others];
+  // What is drawn in which shade: [name, Shade], from the bottom up. Modules that are `chosen` stand
+  // out, and so do sets of modules that are `own`.
+  shadesOf(chosen, own) {
+    const names = this.compute ? ["compute", "other"] : ["exposed", "hidden", "other"];
+    const shades = new Map(names.map((name) => [name, new Shade()]));
+    const parts = this.data.parts, {begin, length, exposed} = parts ?? this.data;
+    let time = 0;
+    begin.forEach((step, i) => {
+      time += step;
+      const standsOut = parts ? own[parts.modules[i]] : chosen[this.data.module[i]];
+      const name = !standsOut ? "other" : this.compute ? "compute" : exposed[i] ? "exposed" : "hidden";
+      shades.get(name).add(time, length[i]);
+    });
+    return [...shades];
   }
+
+  // Share of a collective in which the rank did not stand still.
+  hiddenShare(i) { return this.data.length[i] > 0 ? this.data.hidden[i] / this.data.length[i] : 0; }
 
   // Index of the innermost event at a time, or within `reach` of it; -1: none.
   eventAt(time, reach) {
@@ -52,10 +94,8 @@ class Lane {
 class Lanes {
   constructor(trace) {
     this.texts = trace.texts;
+    this.sets = trace.modules;
     this.all = trace.lanes.map((lane) => new Lane(lane, trace.texts));
-    this.computing = new Map();  // by rank
-    for (const lane of this.all)
-      if (lane.compute) this.computing.set(lane.rank, lane.united(() => true)[0]);
     this.modules = [...new Set(this.all.flatMap((lane) => [...new Set(lane.data.module)]))]
         .map((number) => this.texts[number]).filter((path) => path !== "");
     this.choose("");
@@ -68,24 +108,11 @@ class Lanes {
     const matches = (path) => text === "" || (path !== "" &&
         (text === "model" || (exact ? path === text || path.startsWith(text + ".") : path.includes(text))));
     const chosen = this.texts.map(matches);
+    const own = this.sets.map((modules) => modules.some((number) => chosen[number]));
     for (const lane of this.all) {
-      const [own, others] = lane.united((number) => chosen[number]);
       lane.chosen = chosen;
-      const rest = others.split(own)[1];
-      if (lane.compute) {
-        lane.shades = [["compute", own], ["other", rest]];
-      } else {
-        const [hidden, exposed] = own.split(this.computing.get(lane.rank) ?? new TimeSet());
-        lane.shades = [["exposed", exposed], ["hidden", hidden], ["other", rest]];
-      }
+      lane.shades = lane.shadesOf(chosen, own);
     }
     return text === "" || this.modules.some(matches);
-  }
-
-  // Share of an event that ran under compute.
-  hiddenShare(lane, i) {
-    const computing = this.computing.get(lane.rank);
-    const length = lane.end[i] - lane.begin[i];
-    return computing && length > 0 ? (computing.until(lane.end[i]) - computing.until(lane.begin[i])) / length : 0;
   }
 }

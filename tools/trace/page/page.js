@@ -20,10 +20,10 @@ function showFigures() {
   const tile = (name, value, note) => byId("figures").append(element("div", {},
       element("dt", {}, name), element("dd", {class: "value"}, value), element("dd", {class: "note"}, note)));
   tile("Hidden", mean.hidden_share === null ? "–" : `${asPercent(mean.hidden_share)} %`,
-       mean.hidden_share === null ? "there is no communication" : "of the communication ran under compute");
-  tile("Exposed", `${asMs(mean.exposed_ms)} ms`, `of ${asMs(mean.communication_ms)} ms communicating; ${share(mean.exposed_ms)}`);
+       mean.hidden_share === null ? "there is no communication" : "of the time in flight, the rank did not stand still");
+  tile("Exposed", `${asMs(mean.exposed_ms)} ms`, `${share(mean.exposed_ms)}; ${asMs(mean.communication_ms)} ms communicating`);
   tile("Computing", `${asMs(mean.compute_ms)} ms`, share(mean.compute_ms));
-  tile("Idle", `${asMs(mean.idle_ms)} ms`, `neither; the longest gap is ${asMs(mean.longest_idle_ms)} ms`);
+  tile("Idle", `${asMs(mean.idle_ms)} ms`, `neither computing nor exposed; the longest gap is ${asMs(mean.longest_idle_ms)} ms`);
   const whyNoEfficiency = report.why_no_efficiency === null ? "" : `; E is not known: ${report.why_no_efficiency}`;
   const efficiency = mean.overlap_efficiency === null ? whyNoEfficiency : `; E = ${asPercent(mean.overlap_efficiency)} %`;
   if (mean.ect_ms === null) tile("Effective communication time", "not known", "it takes a --baseline");
@@ -32,12 +32,12 @@ function showFigures() {
 }
 
 // What an event is, in words.
-function describe(lanes, lane, i) {
+function describe(lane, i) {
   if (!lane || i < 0) return lane ? [element("b", {}, `rank ${lane.rank}, ${lane.name}`), ` ${lane.size} events`] : [];
   const parts = [duration(lane.end[i] - lane.begin[i]), `from ${duration(lane.begin[i] - trace.begin, 6)}`, `rank ${lane.rank}`];
   if (lane.module(i)) parts.push(lane.module(i));
   if (!lane.compute) {
-    parts.push(`${asMegabytes(lane.bytes(i))} MB`, `${asPercent(lanes.hiddenShare(lane, i))} % hidden`);
+    parts.push(`${asMegabytes(lane.bytes(i))} MB`, `${asPercent(lane.hiddenShare(i))} % hidden`);
     if (lane.at(i)) parts.push(lane.at(i));
   }
   return [element("b", {}, lane.text(i)), ` ${parts.join(" · ")}`];
@@ -45,7 +45,7 @@ function describe(lanes, lane, i) {
 
 function makeTimeline() {
   const lanes = new Lanes(trace);
-  const show = (lane, event) => byId("status").replaceChildren(...describe(lanes, lane, event));
+  const show = (lane, event) => byId("status").replaceChildren(...describe(lane, event));
   const timeline = new Timeline(byId("view"), lanes, trace, show);
   new Controls(timeline);
   const on = (id, action) => byId(id).addEventListener("click", action);

@@ -258,7 +258,7 @@ class Timeline {
     const width = Math.min(right, this.shown[0]) - left;
     if (width < 34) return;
     const own = lane.chosen[lane.data.module[i]];
-    const hidden = !lane.compute && this.lanes.hiddenShare(lane, i) > 0.5;
+    const hidden = !lane.compute && lane.hiddenShare(i) > 0.5;
     const on = own ? (lane.compute ? "on-compute" : hidden ? "on-hidden" : "on-exposed") : "on-other";
     if (hidden && own) {  // a hatched ground is hard to read on
       to.fillStyle = this.colours["hidden-light"];
