@@ -25,7 +25,7 @@
 #include "profiling/json.h"
 #include "profiling/output_file.h"
 #include "profiling/step_log.h"
-#include "runtime/launch/roster.h"
+#include "runtime/launch/rank_directory.h"
 #include "tools/training_options.h"
 
 namespace train {

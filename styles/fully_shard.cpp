@@ -21,19 +21,6 @@
 namespace coshard {
 namespace {
 
-return after(std::move(awaited), std::move(output_grads.front()), sink);
-}
-
-private:
-static Task<void> after(std::vector<Tensor> awaited, Tensor gradient, GradSink& sink) {
-  Task<void> arrived = arrival_of(std::move(awaited));
-  co_await std::move(arrived);
-  sink.accumulate(0, std::move(gradient));
-}
-std::shared_ptr<ShardGroup> group_;
-std::uint64_t behind_;
-};
-
 std::string name_of(Module& module, const std::string& path) {
   return str_cat(module.type_name(), " '", path, "'");
 }

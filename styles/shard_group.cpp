@@ -662,20 +662,32 @@ class BeforeBackward final : public GradNode {
     std::vector<Tensor> awaited = group_->before_backward(running);
     sink.hold(behind_, std::move(running));
     if (awaited.empty()) return {};
-
-  }  // namespace
-
-  void ShardGroup::leave(std::vector<Tensor>& outputs, std::uint64_t behind) {
-    if (!grad_enabled()) return;
-    for (Tensor& y : outputs) {
-      if (!y.defined() || !y.requires_grad()) continue;
-      const Tensor inputs[] = {y};
-      Tensor out = y.with_spec(y.spec());
-      push_record(std::make_shared<BeforeBackward>(shared_from_this(), behind), inputs,
-                  std::span<Tensor>(&out, 1));
-      y = std::move(out);
-    }
-    schedule_->record(shared_from_this());
+    return after(std::move(awaited), std::move(output_grads.front()), sink);
   }
+
+ private:
+  static Task<void> after(std::vector<Tensor> awaited, Tensor gradient, GradSink& sink) {
+    Task<void> arrived = arrival_of(std::move(awaited));
+    co_await std::move(arrived);
+    sink.accumulate(0, std::move(gradient));
+  }
+  std::shared_ptr<ShardGroup> group_;
+  std::uint64_t behind_;
+};
+
+}  // namespace
+
+void ShardGroup::leave(std::vector<Tensor>& outputs, std::uint64_t behind) {
+  if (!grad_enabled()) return;
+  for (Tensor& y : outputs) {
+    if (!y.defined() || !y.requires_grad()) continue;
+    const Tensor inputs[] = {y};
+    Tensor out = y.with_spec(y.spec());
+    push_record(std::make_shared<BeforeBackward>(shared_from_this(), behind), inputs,
+                std::span<Tensor>(&out, 1));
+    y = std::move(out);
+  }
+  schedule_->record(shared_from_this());
+}
 
 }  // namespace coshard

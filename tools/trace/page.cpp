@@ -97,7 +97,9 @@ Json lane(const LaneOf& of, const Events& events, const TimeSet& stood_still, Na
     made["at"].push_back(names.texts.number_of(event->at));
     made["hidden"].push_back(time.length() - stood_still.within(time).length());
   }
-  made["parts"] = parts_json(parts_of(drawn, stood_still), of.compute, names);
+  const std::vector<LanePart> parts = parts_of(drawn, stood_still);
+  if (!of.compute || !std::ranges::equal(parts, drawn, {}, &LanePart::time, &LaneEvent::time))
+    made["parts"] = parts_json(parts, of.compute, names);
   made.update({{"rank", of.rank}, {"name", of.name}, {"compute", of.compute}});
   return made;
 }

@@ -55,7 +55,7 @@ def training(path, ranks=4, kernels=8):
                     name = ("linear", "softmax", "add")[kernel % 3]
                     out.span("kernel", name, rank, at, 0.9 * length, kind="gemm", module=module + (".attn", ".mlp")[2 * kernel >= kernels])
                     at += length
-                    if at <= gathered:
+                    if at <= gathered and kernel % (kernels // 8) == 0:
                         out.span("await", "await all_gather S(0)->R", rank, at - 0.1 * length, 0.1 * length, **gather)
                 out.span("collective", "all_reduce P(sum)->R", rank, at - 20, 60, **reduce)
                 out.span("await", "await all_reduce P(sum)->R", rank, at, 40, **reduce)

@@ -25,7 +25,7 @@ assert [c['hidden'] for c in d['lanes'][3:]] == [[0], [0]]
 assert gather['parts'] == {'begin': [30000000, 30000000], 'length': [30000000, 10000000], 'modules': [gather['parts']['modules'][0]] * 2,
                            'exposed': [0, 1]}, gather['parts']
 assert [[texts[m] for m in d['modules'][s]] for s in gather['parts']['modules'][:1]] == [['layers.0']]
-assert 'hidden' not in d['lanes'][0] and d['lanes'][0]['parts']['length'] == [60000000]
+assert 'hidden' not in d['lanes'][0] and 'parts' not in d['lanes'][0]
 assert len(set(texts)) == len(texts) and (d['begin'], d['end'], d['report']) == (0, 100000000, 7)
 assert d['ranges'] == [['step 2', 0, 100000000]], d['ranges']
 )"));
@@ -37,6 +37,15 @@ TEST(Page, BeginsAreDifferencesInAscendingOrder) {
     trace[0].events.push_back(
         {overlap::TraceEvent::Kind::Kernel, {begin, begin + 5}, "add", "", "", "", 0});
   EXPECT_EQ(page_data(trace, {})["lanes"][0]["begin"], (Json{10, 20, 20}));
+}
+
+TEST(Page, KernelsThatTouchAreShadedByTheirParts) {
+  std::vector<overlap::RankTrace> trace = {{0, "", 0, {}}};
+  for (const std::int64_t begin : {10, 13, 30})
+    trace[0].events.push_back(
+        {overlap::TraceEvent::Kind::Kernel, {begin, begin + 5}, "add", "a", "", "", 0});
+  EXPECT_EQ(page_data(trace, {})["lanes"][0]["parts"],
+            (Json{{"begin", {10, 20}}, {"length", {8, 5}}, {"modules", {0, 0}}}));
 }
 
 TEST(Page, NeedsNoOtherFileAndNoNameEndsItsScript) {

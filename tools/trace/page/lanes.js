@@ -59,16 +59,17 @@ class Lane {
   // Indices [first, last) of the events that reach into a time.
   during(from, to) { return [firstAbove(this.lastEnd, from), firstAbove(this.begin, to)]; }
 
-  // What is drawn in which shade: [name, Shade], from the bottom up. `own`: the sets of modules that
-  // stand out.
-  shadesOf(own) {
+  // What is drawn in which shade: [name, Shade], from the bottom up. Modules that are `chosen` stand
+  // out, and so do sets of modules that are `own`.
+  shadesOf(chosen, own) {
     const names = this.compute ? ["compute", "other"] : ["exposed", "hidden", "other"];
     const shades = new Map(names.map((name) => [name, new Shade()]));
-    const {begin, length, modules, exposed} = this.data.parts;
+    const parts = this.data.parts, {begin, length, exposed} = parts ?? this.data;
     let time = 0;
     begin.forEach((step, i) => {
       time += step;
-      const name = !own[modules[i]] ? "other" : this.compute ? "compute" : exposed[i] ? "exposed" : "hidden";
+      const standsOut = parts ? own[parts.modules[i]] : chosen[this.data.module[i]];
+      const name = !standsOut ? "other" : this.compute ? "compute" : exposed[i] ? "exposed" : "hidden";
       shades.get(name).add(time, length[i]);
     });
     return [...shades];
@@ -110,7 +111,7 @@ class Lanes {
     const own = this.sets.map((modules) => modules.some((number) => chosen[number]));
     for (const lane of this.all) {
       lane.chosen = chosen;
-      lane.shades = lane.shadesOf(own);
+      lane.shades = lane.shadesOf(chosen, own);
     }
     return text === "" || this.modules.some(matches);
   }
