@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <coshard/dtensor/tensor.h>
+#include <coshard/dtensor/tensor/tensor.h>
 #include <coshard/profiling/chrome_trace.h>
 #include <coshard/profiling/comm_summary.h>
 #include <coshard/runtime/launch/world.h>

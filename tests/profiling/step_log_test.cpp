@@ -8,8 +8,8 @@
 #include <limits>
 #include <sstream>
 
-#include <coshard/dtensor/distribute.h>
-#include <coshard/dtensor/factories.h>
+#include <coshard/dtensor/distribute/distribute.h>
+#include <coshard/dtensor/distribute/factories.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include "tests/support/ranks.h"
 

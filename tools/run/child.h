@@ -25,7 +25,7 @@ struct Child {
   int error = 0;           // errno if it could not be started; then the rest is unset
 };
 
-// Removes `removed` from its environment, then adds `added`. `will` is set to its group before it
+// Removes `removed` from its environment, then adds `added`. `reaper` is set to its group before it
 // can start others. Call from a single-threaded process.
 Child start(const std::vector<std::string>& command, Apart apart, const Environment& added,
             const std::vector<std::string>& removed = {}, OrphanReaper* reaper = nullptr,

@@ -18,13 +18,13 @@ void close_all_but(int kept) {
 }
 
 // Runs in the new process, which ignores all these signals; only SIGKILL ends it.
-[[noreturn]] void execute(int reaper) {
+[[noreturn]] void execute(int pipe) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE})
     ::signal(signal, SIG_IGN);
-  close_all_but(reaper);
+  close_all_but(pipe);
   pid_t last = 0, group = 0;
   ssize_t size = 0;
-  while ((size = ::read(will, &group, sizeof group)) > 0 || (size < 0 && errno == EINTR))
+  while ((size = ::read(pipe, &group, sizeof group)) > 0 || (size < 0 && errno == EINTR))
     if (size > 0) last = group;
   if (last > 0) ::kill(-last, SIGKILL);
   ::_exit(0);
