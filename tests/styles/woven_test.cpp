@@ -181,7 +181,8 @@ TEST(Woven, RefusesWhatItCannotCutOrPutTogether) {
     std::string text = co_await text_of(mlp, Inputs(x), 5);
     EXPECT_CONTAINS(text, "of f64[4,10] each rank has 4 rows, too few for 5 parts");
     text = co_await text_of(mlp, Inputs(random(world, Shape{1, 10})), 2);
-    EXPECT_CONTAINS(text, "no input with at least 2 rows to split into 2 parts; the first is f64[1,10]");
+    EXPECT_CONTAINS(text,
+                    "no input with at least 2 rows to split into 2 parts; the first is f64[1,10]");
     text = co_await text_of(pair, Inputs(x, random(world, Shape{3, 10})), 2);
     EXPECT_CONTAINS(text, "of f64[3,10] each rank has 3 rows, but of f64[4,10] it has 4");
     const DTensor uneven = distribute_tensor(random(world, Shape{5, 10}), line(world), Shard(0));

@@ -1,9 +1,9 @@
 #include "tools/simulate/figures.h"
 
 #include <algorithm>
-#include <iterator>
 #include <cmath>
 #include <fstream>
+#include <iterator>
 
 #include <coshard/runtime/error.h>
 #include "profiling/input_file.h"

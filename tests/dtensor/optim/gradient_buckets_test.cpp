@@ -241,8 +241,7 @@ TEST(DataParallelRefuses, CreateGraphTwoBackwardsAtOnceAndAStaleGradientBesideAN
     const int reached[] = {4};
     EXPECT_TRUE(collector->begin(reached));
     text = refused([&] { collector->begin(reached); });
-    expect_text(text,
-                "another backward is still reducing gradients of the same DataParallel");
+    expect_text(text, "another backward is still reducing gradients of the same DataParallel");
     collector->give_up();
     EXPECT_TRUE(collector->begin(reached));
     collector->give_up();
