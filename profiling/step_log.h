@@ -36,8 +36,9 @@ struct StepFigures {
 };
 
 // {"tokens_per_s", "step_ms" (of the median step), "step_ms_min", "step_ms_max", "gemm_share",
-// "hidden_share", "communication": {"exposed_ms_per_step", "rows": [{"kind", "for", "per_step", …}]},
-// "loss"}: means over ranks and over the steps that have settled. `steps`, `tokens`: as StepLogOptions.
+// "hidden_share", "communication": {"exposed_ms_per_step", "rows": [{"kind", "for", "per_step",
+// …}]}, "loss"}: means over ranks and over the steps that have settled. `steps`, `tokens`: as
+// StepLogOptions.
 Json to_json(const StepFigures& figures, int steps, double tokens);
 // How many steps, their times, and the table of communication if there are several ranks.
 void print_steps(std::ostream& out, const StepFigures& figures, double tokens);

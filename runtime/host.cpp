@@ -42,7 +42,8 @@ int cores_of_affinity() {
   return static_cast<int>(std::thread::hardware_concurrency());
 }
 
-// Cores, of "max 100000" or "50000 100000": microseconds per period (cgroup v2). Infinite: no limit.
+// Cores, of "max 100000" or "50000 100000": microseconds per period (cgroup v2). Infinite: no
+// limit.
 double quota_of(std::istream&& file) {
   double quota = 0, period = 0;
   file.imbue(std::locale::classic());

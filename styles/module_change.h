@@ -19,8 +19,9 @@ class ModuleChange {
   explicit ModuleChange(Module& root);
   // Error{BadInput}: `who` has changed the logical shape of a parameter.
   void require_same_shapes(std::string_view who) const;
-  // Error{BadInput}: `who` has replaced a parameter that is tied to one outside of the module, below
-  // the same root, which would keep the old tensor; or whose memory another parameter is a view of.
+  // Error{BadInput}: `who` has replaced a parameter that is tied to one outside of the module,
+  // below the same root, which would keep the old tensor; or whose memory another parameter is a
+  // view of.
   void require_ties_kept(std::string_view who) const;
   // Restores the snapshot.
   void undo();

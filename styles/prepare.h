@@ -19,8 +19,8 @@ inline GradPlacement nth_gradient(const Placements& list, std::size_t i) {
 
 // A DTensor as is; a plain tensor as this rank's shard under `placement`. `whole`: the size of the
 // last dimension if that is the sharded one; otherwise shards are even. What is Replicate is
-// compared (ReplicaGuard). Error{BadInput} names the module: no tensor, or one that is Replicate but
-// was computed from shards.
+// compared (ReplicaGuard). Error{BadInput} names the module: no tensor, or one that is Replicate
+// but was computed from shards.
 DTensor as_distributed(Module& module, const Tensor& x, const DeviceMesh& mesh, Placement placement,
                        const GradPlacement& grad, std::optional<std::int64_t> whole = std::nullopt);
 // The local tensor of a DTensor; a plain tensor as is.

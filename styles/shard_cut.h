@@ -20,7 +20,8 @@ struct ShardCut {
 
 // Cuts x over the last dimension of `mesh`; its others hold replicas. `wanted`: as Shard(dim);
 // nothing: along dimension 0 or, where no layout says what the ranks would then hold, another one.
-// Each rank keeps only what it has of x already. `name`: for errors, which are those of fully_shard.
+// Each rank keeps only what it has of x already. `name`: for errors, which are those of
+// fully_shard.
 ShardCut shard_cut(const std::string& name, const Tensor& x, const DeviceMesh& mesh,
                    const std::optional<Placement>& wanted);
 

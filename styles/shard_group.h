@@ -29,8 +29,8 @@ struct ShardedParameter {
   bool requires_grad = false;         // of both, when they were last compared
   std::uint64_t hash_when_cut = 0;    // of the values that `shard` was cut from
   std::uint32_t writes_when_cut = 0;  // Storage::changes of `shard`
-  // Where gradients are added up in a wider dtype than the shard's: their sum, and the gradient that
-  // it was rounded to.
+  // Where gradients are added up in a wider dtype than the shard's: their sum, and the gradient
+  // that it was rounded to.
   Tensor sum, rounded;
   std::uint32_t writes_when_rounded = 0;
 };

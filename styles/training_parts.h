@@ -36,8 +36,8 @@ class TrainingParts {
   Task<std::unique_ptr<SaveInProgress>> begin(std::string folder, SaveOptions options,
                                               TrainingFiles beside, SavingHow how) const;
   Task<void> save(std::string folder, SaveOptions options) const;
-  // `all`: also of the file's parts and values each must be among these. `step`: that of the folder.
-  // The report is the module's.
+  // `all`: also of the file's parts and values each must be among these. `step`: that of the
+  // folder. The report is the module's.
   Task<LoadReport> load(std::string folder, LoadOptions options, bool all,
                         std::optional<std::int64_t> step = std::nullopt) const;
 

@@ -1,5 +1,5 @@
-// Only parses the command line; what it runs is in profiling/bench, tools/ckpt, tools/conform, tools/doctor,
-// tools/plan, tools/run, tools/simulate and tools/trace.
+// Only parses the command line; what it runs is in profiling/bench, tools/ckpt, tools/conform,
+// tools/doctor, tools/plan, tools/run, tools/simulate and tools/trace.
 #include "tools/command.h"
 
 #include <exception>

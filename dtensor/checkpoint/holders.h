@@ -14,7 +14,8 @@
 
 namespace coshard {
 
-// The ranks and the layout of a tensor that lies whole on a mesh. Without ranks: plain, whole on each.
+// The ranks and the layout of a tensor that lies whole on a mesh. Without ranks: plain, whole on
+// each.
 struct Holding {
   std::vector<int> mesh_shape, ranks;
   Layout layout;

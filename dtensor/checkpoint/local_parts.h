@@ -45,8 +45,8 @@ class PartsToSave {
   std::vector<Tensor> parts_;
 };
 
-// What is written goes into the tensor's own memory if it has that type and is row-major there, else
-// into memory aside, until it is put there.
+// What is written goes into the tensor's own memory if it has that type and is row-major there,
+// else into memory aside, until it is put there.
 class PartsToLoad {
  public:
   // Error{BadInput}: one that cannot be written in place.

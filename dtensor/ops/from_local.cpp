@@ -162,8 +162,8 @@ bool is_packed(const Shape& sizes, const Strides& strides, const Strides& order)
   return numel(sizes) == 0 || alike(strides, packed(sizes, order, sizes), sizes);
 }
 
-// Whether no two elements of a whole of this shape are one, but along dimensions of which this rank's
-// part repeats its own.
+// Whether no two elements of a whole of this shape are one, but along dimensions of which this
+// rank's part repeats its own.
 bool are_apart(const Strides& strides, const Shape& shape, const Strides& own, const Shape& sizes) {
   for (std::size_t d = 0; d < shape.size(); ++d) {
     if (shape[d] <= 1 || (strides[d] == 0 && own[d] == 0)) continue;
@@ -176,8 +176,8 @@ bool are_apart(const Strides& strides, const Shape& shape, const Strides& own, c
   return true;
 }
 
-// Whether a shard of a whole with strides `whole` may have `own`: ordered alike, and without gaps if
-// the whole has none.
+// Whether a shard of a whole with strides `whole` may have `own`: ordered alike, and without gaps
+// if the whole has none.
 bool may_be_of(const Strides& whole, const Shape& shape, const Strides& own, const Shape& sizes) {
   if (is_packed(shape, whole, whole)) return is_packed(sizes, own, whole);
   for (std::size_t d = 0; d < sizes.size(); ++d)

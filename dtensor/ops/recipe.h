@@ -35,7 +35,8 @@ class [[nodiscard]] MakeNow {
 
 class Recipe final : public DeferredValues {
  public:
-  // Writes into a tensor of the recipe's shape, in any layout if `by_element`, else as the recipe's.
+  // Writes into a tensor of the recipe's shape, in any layout if `by_element`, else as the
+  // recipe's.
   using Write = std::function<void(const Tensor&)>;
   struct Step {
     Write write;
@@ -111,8 +112,8 @@ bool write_later(const OpDef& op, std::span<const Tensor> in, const Attrs& attrs
 // Gives a call outputs without memory, if one of its inputs has none.
 bool compute_later(const OpDef& op, OpContext& context);
 
-// What `cut` makes of x, which has no memory: a local tensor of `spec`, without communication. It is
-// made later, from x's values as they are now.
+// What `cut` makes of x, which has no memory: a local tensor of `spec`, without communication. It
+// is made later, from x's values as they are now.
 DTensor cut_later(const Tensor& x, std::shared_ptr<const Spec> spec,
                   std::function<Tensor(const Tensor& x)> cut);
 

@@ -11,9 +11,9 @@ namespace coshard {
 
 // Error{BadInput} "who: ..." if a write to x, or its gradient on the tape, would be lost: x is a
 // copy made by a view operator where strides allow no view, or is expanded; a leaf that requires a
-// gradient, or a view or local tensor of one; memory shared by to_local or from_local. Then waits in
-// place for the collectives that still fill or read the memory; a copied view that is behind is made
-// again.
+// gradient, or a view or local tensor of one; memory shared by to_local or from_local. Then waits
+// in place for the collectives that still fill or read the memory; a copied view that is behind is
+// made again.
 void require_writable(const Tensor& x, std::string_view who);
 // Only the check.
 void require_may_write(const Tensor& x, std::string_view who);

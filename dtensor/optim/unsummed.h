@@ -1,6 +1,6 @@
 #pragma once
-// Gradients of which each rank holds a term, and that nothing has summed: found by comparing hashes,
-// because what is known of tensors (marks.h) says only where to look. Rank's thread.
+// Gradients of which each rank holds a term, and that nothing has summed: found by comparing
+// hashes, because what is known of tensors (marks.h) says only where to look. Rank's thread.
 #include <vector>
 
 #include <coshard/dtensor/tensor/tensor.h>

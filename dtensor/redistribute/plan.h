@@ -50,9 +50,9 @@ struct RedistributePlan {
   std::vector<Step> steps;
 };
 
-// The cached plan from `source` to `target` on the same mesh, for elements of `dtype`. Called by all ranks of the mesh at
-// the same point of the program, because it may create communicators. Error{BadInput}: as
-// plan_steps.
+// The cached plan from `source` to `target` on the same mesh, for elements of `dtype`. Called by
+// all ranks of the mesh at the same point of the program, because it may create communicators.
+// Error{BadInput}: as plan_steps.
 std::shared_ptr<const RedistributePlan> plan_for(const std::shared_ptr<const Spec>& source,
                                                  const Layout& target, DType dtype);
 

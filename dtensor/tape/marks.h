@@ -43,9 +43,9 @@ void require_alike(const Tensor& x, const DeviceMesh& mesh, const Layout& layout
 // A gradient with these marks has come to a leaf, from a loss with `of_loss`.
 void note_term(GradMeta& leaf, std::uint64_t marks, std::uint64_t of_loss);
 // The marks that are left of `before`, those of the leaf's gradient, once it is summed (or
-// averaged) over the ranks along a dimension. `what`: the leaf, for errors. If the loss is not known
-// to vary, Avg divides what adds up, of which it warns; and Error{BadInput}: Sum would multiply
-// terms that are whole already.
+// averaged) over the ranks along a dimension. `what`: the leaf, for errors. If the loss is not
+// known to vary, Avg divides what adds up, of which it warns; and Error{BadInput}: Sum would
+// multiply terms that are whole already.
 std::uint64_t marks_once_summed(GradMeta& leaf, std::uint64_t before, const DeviceMesh& mesh,
                                 int dim, Reduce reduce, const std::string& what);
 // The same, with the text of what() made only where there are marks.

@@ -1,9 +1,9 @@
 #pragma once
-// Which data a tensor holds (Tensor::origin), as far as ranks that run the same program agree on it:
-// what ranks create together is numbered, DTensors and parameters; a result has the origins of its
-// inputs, whatever the operator, since ranks may take other paths to it. Other tensors, of which a
-// rank may have more than its peers or another one, are unknown, and so is what branches create,
-// which may run in another order. Rank's thread.
+// Which data a tensor holds (Tensor::origin), as far as ranks that run the same program agree on
+// it: what ranks create together is numbered, DTensors and parameters; a result has the origins of
+// its inputs, whatever the operator, since ranks may take other paths to it. Other tensors, of
+// which a rank may have more than its peers or another one, are unknown, and so is what branches
+// create, which may run in another order. Rank's thread.
 #include <cstdint>
 #include <span>
 

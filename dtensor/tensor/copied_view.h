@@ -26,14 +26,15 @@ struct CopiedView {
   // Perhaps `of` itself there, with its hooks and its gradient.
   bool may_be_itself = false;
   bool detached = false;  // the detach() of one: never on the tape
-  // It was written to on the tape, so that its gradient has yet to pass through `of`: it is made again
-  // before an operator uses it.
+  // It was written to on the tape, so that its gradient has yet to pass through `of`: it is made
+  // again before an operator uses it.
   bool passes_by = false;
   // One for all that share the memory.
   struct Memory {
     std::uint32_t seen;  // how many writes to `of` it shows
-    // When the copy was last recorded again: writes() then, the taped write before, and the one that
-    // this counts as. A handle off the tape that was taken then and knows the former knows the latter.
+    // When the copy was last recorded again: writes() then, the taped write before, and the one
+    // that this counts as. A handle off the tape that was taken then and knows the former knows the
+    // latter.
     std::uint32_t renewed_at = 0, renewed_from = 0, renewed_to = 0;
   };
   std::uint32_t taken = writes();  // when this was made

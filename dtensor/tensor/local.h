@@ -38,7 +38,8 @@ bool is_row_major(const Tensor& x);
 // Makes these x's strides on one device.
 void set_logical(const DTensor& x, const Strides& strides);
 // Whether x's strides on one device are unknown: from_local of uneven parts was not told them. Then
-// all ranks copy what those may make a copy, and refuse to go on where it matters whether it is one.
+// all ranks copy what those may make a copy, and refuse to go on where it matters whether it is
+// one.
 inline bool has_unknown_strides(const DTensor& x) { return x.logical() && x.logical()->empty(); }
 // Whether strides forbid to view x as `to` on one device. Equal on all ranks; false where they are
 // unknown.

@@ -1,9 +1,9 @@
 #pragma once
 // The benches of the `coshard` command, one file each. They run ranks as threads of this process
-// and, on request, PyTorch (bench_pytorch.py) or Open MPI in the same run for comparison. Call them
-// from a thread that runs no executor. `world` of their options selects device and communicator;
-// each bench sets ranks and threads itself. Options are validated by the command
-// (tools/command.cpp), and not again here.
+// and, on request, PyTorch (a program of profiling/bench/peer) or Open MPI in the same run for
+// comparison. Call them from a thread that runs no executor. `world` of their options selects
+// device and communicator; each bench sets ranks and threads itself. Options are validated by the
+// command (tools/command.cpp), and not again here.
 #include <functional>
 #include <string>
 
@@ -18,7 +18,7 @@ using Progress = std::function<void(const std::string&)>;
 // Host cost of a task, a yield, and tensor operations on 64x64 f32; products of 512x512.
 struct DispatchOptions {
   int ranks = 2;
-  std::string peer;  // path of bench_pytorch.py; empty: no comparison
+  std::string peer;  // path of the PyTorch program; empty: no comparison
   WorldOptions world = {};
 };
 Report bench_dispatch(const DispatchOptions& options);
@@ -44,7 +44,7 @@ struct OverlapOptions {
 };
 Report bench_overlap(const OverlapOptions& options);
 
-// A training step of the Transformer on random tokens, AdamW at 1e-3, as in bench_pytorch.py.
+// A training step of the Transformer on random tokens, AdamW at 1e-3, as the PyTorch program does.
 struct TrainOptions {
   int ranks = 0;  // 0: the cases of the comparison (1 and 2 ranks, both plans, batch 8 and 2)
   int threads = 1;

@@ -117,7 +117,8 @@ GpuSizes GpuSizes::tiny() {
   return sizes;
 }
 
-// On one rank, as PyTorch is measured: threads that launch at once wait for each other in the driver.
+// On one rank, as PyTorch is measured: threads that launch at once wait for each other in the
+// driver.
 Task<void> measure_host_time(World& world, const GpuSizes& sizes, GpuResults& results) {
   Device& device = *world.device();
   const DeviceMesh mesh = init_device_mesh(world, {world.size()}, {"tp"});

@@ -9,7 +9,7 @@
 namespace coshard::bench {
 
 // Called in all processes, one rank in each. Only the process of rank 0 gets results, its own.
-// `peer`: path of bench_pytorch.py, which runs first; empty: no comparison.
+// `peer`: path of the PyTorch program, which runs first; empty: no comparison.
 void bench_processes(Report& report, WorldOptions options, const Processes& several,
                      const std::string& peer = {});
 

@@ -1,5 +1,5 @@
 #pragma once
-// Times a call: rounds of n calls after a warm-up, as bench_pytorch.py does.
+// Times a call: rounds of n calls after a warm-up, as the PyTorch programs do.
 #include <chrono>
 
 #include "profiling/robust_stats.h"

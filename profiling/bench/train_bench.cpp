@@ -33,7 +33,7 @@ Tensor random_bytes(World& world, const Shape& shape, std::uint64_t seed) {
   return Tensor::from_values(world.device(), shape, DType::I64, values);
 }
 
-// bench_pytorch.py's step: zero_grad, forward, loss, backward, AdamW, and the loss read on the
+// The PyTorch program's step: zero_grad, forward, loss, backward, AdamW, and the loss read on the
 // host.
 Task<void> step(nn::Transformer& model, AdamW& optimizer, Tensor tokens, Tensor targets) {
   optimizer.zero_grad();

@@ -1,6 +1,6 @@
 #pragma once
-// One TCP connection of the control channel of a job: short messages in both directions. Used on the
-// thread of its io_context only.
+// One TCP connection of the control channel of a job: short messages in both directions. Used on
+// the thread of its io_context only.
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -55,8 +55,8 @@ class ControlLink : public std::enable_shared_from_this<ControlLink> {
   static constexpr std::size_t kMostOfStranger = 256;
 
   explicit ControlLink(boost::asio::ip::tcp::socket socket) : socket_(std::move(socket)) {}
-  // `ended` is called once, unless close() was called first; a message that is too long, or for which
-  // `received` throws, ends the connection.
+  // `ended` is called once, unless close() was called first; a message that is too long, or for
+  // which `received` throws, ends the connection.
   void listen(OnMessage received, OnEnd ended);
   // The peer's kernel must answer within a minute, or what set_timeout() says.
   void start();

@@ -6,10 +6,10 @@
 // A rank counts as asleep only while nothing but another rank can wake it: no timer, no Asio work
 // and no foreign awaitable is pending on it. The ringer, not the woken rank, removes a rank from
 // the count of sleepers, so a rank that was rung but has not run yet counts as awake. A thread that
-// runs transfers for ranks (progress_threads.h) is a waiter_state too, but is not asked what it waits
+// runs transfers for ranks (progress_threads.h) is a waiter too, but is not asked what it waits
 // for.
 //
-// A waiter_state's state, changed by atomic exchange:
+// A waiter's state, changed by atomic exchange:
 //   state    the rank itself makes it   a ringer makes it   by
 //   awake    dozing                     awake               prepare_wait(): from here on changes are rung
 //   dozing   asleep, counted            awake               fall_asleep(), after a last look
@@ -28,7 +28,7 @@ namespace coshard {
 
 class DeadlockDetector;
 
-// One rank in the deadlock_detector. Used on the rank's thread, except for rung().
+// One rank in the deadlock detector. Used on the rank's thread, except for rung().
 class WaiterState {
  public:
   WaiterState(DeadlockDetector& deadlock_detector, int rank)
@@ -57,7 +57,7 @@ class WaiterState {
   const int rank_;
   std::atomic<std::uint32_t> state_{kAwake};
   std::atomic<bool> asked_{
-      false};  // changed under the mutex of the deadlock_detector, as the two below are
+      false};  // changed under the mutex of the deadlock detector, as the two below are
   bool left_ = false;
   std::string standing_;
 };
@@ -72,7 +72,7 @@ class DeadlockDetector {
   DeadlockDetector(const DeadlockDetector&) = delete;
   DeadlockDetector& operator=(const DeadlockDetector&) = delete;
 
-  // Called before the ranks start; the WaiterState lives as long as the deadlock_detector.
+  // Called before the ranks start; the WaiterState lives as long as the deadlock detector.
   WaiterState& add(int rank);
   WaiterState& add_helper();
   // The rank has ended: it neither sleeps nor wakes others. Called on its thread.
@@ -120,7 +120,7 @@ class CountedParker final : public Parker {
 };
 
 // Scope of a rank's sleep: it dozes from the constructor on and is awake after the destructor. Does
-// nothing for a rank that is not in a deadlock_detector.
+// nothing for a rank that is not in a deadlock detector.
 class IdleScope {
  public:
   explicit IdleScope(WaiterState* waiter_state) : waiter_state_(waiter_state) {

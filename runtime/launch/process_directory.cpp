@@ -134,7 +134,8 @@ class ProcessDirectory final : public RankDirectory {
       ranks_->send_to_all(LeftNotice{run_, rank});
   }
   // Peers may still need messages in flight, and their last notices must be received. Nobody drives
-  // afterwards, so this process's notices must have left; a block that its receiver dropped may stay.
+  // afterwards, so this process's notices must have left; a block that its receiver dropped may
+  // stay.
   void end() override {
     while (!over()) std::this_thread::sleep_for(std::chrono::microseconds(200));
   }

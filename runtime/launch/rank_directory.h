@@ -36,7 +36,7 @@ class RankDirectory {
   // After a failure: whether this process must report it. One of the processes that failed does; if
   // a process has died, all others do. May block for 0.3 s.
   virtual bool reports_failure() = 0;
-  // Has `deadlock_detector` detect deadlocks on this directory's communicators, and registers their helper
+  // Has the detector find deadlocks on this directory's communicators, and registers their helper
   // threads, if only its ranks can wake each other; otherwise does nothing. Call it before the
   // ranks start.
   virtual void count_in(DeadlockDetector& deadlock_detector) = 0;
@@ -49,7 +49,8 @@ class RankDirectory {
   virtual bool over() { return true; }
   // Whether `rank`, here or elsewhere, may still issue collectives, as far as this process knows.
   virtual bool alive(int rank) const = 0;
-  // "last issued #39 all_reduce on tp[4] 1.7 s ago", for a rank here or elsewhere; for error messages.
+  // "last issued #39 all_reduce on tp[4] 1.7 s ago", for a rank here or elsewhere; for error
+  // messages.
   virtual std::string last_seen(int rank) const = 0;
   // How many ranks with lower numbers run on the host of `rank`, one of here(); selects its GPU.
   virtual int place_on_host(int rank) const { return rank; }

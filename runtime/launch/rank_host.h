@@ -28,8 +28,8 @@ struct RankProgram {
   // On the thread or fiber that called RankHost::run, while ranks run on others: returns when all
   // have ended.
   std::function<void()> watch;
-  // The rank in the deadlock_detector of its world (deadlock_detector.h), for hosts whose ranks sleep in real time; may
-  // be null, or return null.
+  // The rank in the deadlock detector of its world (deadlock_detector.h), for hosts whose ranks
+  // sleep in real time; may be null, or return null.
   std::function<WaiterState*(int rank)> waiter_state;
 };
 

@@ -19,7 +19,7 @@ class RankSlot {
 
   Executor& executor() noexcept { return *executor_; }
   // Before the rank starts.
-  void count_in(WaiterState* waiter_state) {  // null: not in a deadlock_detector
+  void count_in(WaiterState* waiter_state) {  // null: not in a deadlock detector
     context_.waiter_state = waiter_state;
     parker_.count(waiter_state);
   }

@@ -19,7 +19,8 @@ namespace {
 
 constexpr const char* kDeadlock = "deadlock: every rank waits and nothing can wake one: ";
 
-// Order matters: later members use earlier ones; the deadlock_detector calls back only while ranks run.
+// Order matters: later members use earlier ones; the deadlock detector calls back only while ranks
+// run.
 struct Run {
   Run(const WorldOptions& settled, std::unique_ptr<RankDirectory> all, const Program& main,
       Parker& watcher)
@@ -93,7 +94,7 @@ void run_rank(Run& run, int rank, Executor& executor) {
 
 void run_ranks_on(RankHost& host, const WorldOptions& options,
                   std::unique_ptr<RankDirectory> directory, const Program& program) {
-  RankContext::current();  // made later, when a failure is told, it might find no memory
+  RankContext::current();  // created now: while a failure is reported there may be no memory
   Run run(options, std::move(directory), program, host.parker());
   const RankProgram ranks{
       [&](int rank, Executor& executor) { run_rank(run, rank, executor); },

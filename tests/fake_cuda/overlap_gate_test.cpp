@@ -1,5 +1,5 @@
-// The gate against what moves data between devices: a schedule that it may choose there overlaps, by
-// the order that streams and events leave; one that would not is refused.
+// The gate against what moves data between devices: a schedule that it may choose there overlaps,
+// by the order that streams and events leave; one that would not is refused.
 #include "dtensor/ops/overlap_gate.h"
 #include <coshard/dtensor/distribute/distribute.h>
 #include <coshard/dtensor/ops/overlap.h>

@@ -2,13 +2,13 @@
 //
 //   link_job [run's options]
 //
-// Prints "all_reduce KIB milliseconds", the median of 11, and of 20 MB "all_reduce, compute, serial,
-// overlapped", medians of 11 interleaved rounds, with the share of the shorter that was hidden, and by
-// how much the compute of rank 0 took longer beside it: what the protocol cost its core.
-// On four processes instead, a mesh dp=2,tp=2: "links PLAN before after", the plan of a sum over both
-// dimensions once measure_links has told their links, and milliseconds of a step on the mesh without
-// and with them, medians of 15 interleaved pairs: a product, its sum over tp, and a gradient of 4 MiB
-// that is summed over both.
+// Prints "all_reduce KIB milliseconds", the median of 11, and of 20 MB "all_reduce, compute,
+// serial, overlapped", medians of 11 interleaved rounds, with the share of the shorter that was
+// hidden, and by how much the compute of rank 0 took longer beside it: what the protocol cost its
+// core. On four processes instead, a mesh dp=2,tp=2: "links PLAN before after", the plan of a sum
+// over both dimensions once measure_links has told their links, and milliseconds of a step on the
+// mesh without and with them, medians of 15 interleaved pairs: a product, its sum over tp, and a
+// gradient of 4 MiB that is summed over both.
 #include <algorithm>
 #include <chrono>
 #include <iostream>

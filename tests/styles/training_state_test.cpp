@@ -1,4 +1,5 @@
-// Training that is saved and goes on, on the same ranks to the bit, on others as closely as it adds.
+// Training that is saved and goes on, on the same ranks to the bit, on others as closely as it
+// adds.
 #include <mutex>
 
 #include <coshard/dtensor/capture/capture.h>

@@ -1,6 +1,6 @@
 #pragma once
-// Where the program of a rank writes its failure record (runtime/control/failure_record.h). Owned by
-// its guard; used on the thread of `io`.
+// Where the program of a rank writes its failure record (runtime/control/failure_record.h). Owned
+// by its guard; used on the thread of `io`.
 #include <array>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>

@@ -1,7 +1,7 @@
 #pragma once
 // Assembles a rank's output into whole lines, each with the rank's prefix, so that lines of
-// different ranks do not mix. A line longer than 1 MiB is written in parts, as lines of their own if
-// there is a prefix.
+// different ranks do not mix. A line longer than 1 MiB is written in parts, as lines of their own
+// if there is a prefix.
 #include <functional>
 #include <string>
 #include <string_view>

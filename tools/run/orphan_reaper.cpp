@@ -18,7 +18,7 @@ void close_all_but(int kept) {
 }
 
 // Runs in the new process, which ignores all these signals; only SIGKILL ends it.
-[[noreturn]] void execute(int pipe) {
+[[noreturn]] void wait_and_kill(int pipe) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE})
     ::signal(signal, SIG_IGN);
   close_all_but(pipe);
@@ -33,19 +33,19 @@ void close_all_but(int kept) {
 }  // namespace
 
 OrphanReaper::OrphanReaper() {
-  if (::pipe2(pipe_.data(), O_CLOEXEC) == 0) executor_ = ::fork();
-  if (executor_ != 0) {
-    ::setpgid(executor_, 0);  // here, in case this process is killed before it has run
+  if (::pipe2(pipe_.data(), O_CLOEXEC) == 0) helper_ = ::fork();
+  if (helper_ != 0) {
+    ::setpgid(helper_, 0);  // here, in case this process is killed before it has run
     ::close(pipe_[0]);
     return;
   }
   ::close(pipe_[1]);
-  execute(pipe_[0]);
+  wait_and_kill(pipe_[0]);
 }
 
 OrphanReaper::~OrphanReaper() {
   ::close(pipe_[1]);
-  if (executor_ > 0) ::waitpid(executor_, nullptr, 0);
+  if (helper_ > 0) ::waitpid(helper_, nullptr, 0);
 }
 
 void OrphanReaper::set(pid_t group) { (void)!::write(pipe_[1], &group, sizeof group); }

@@ -18,7 +18,7 @@ class OrphanReaper {
 
  private:
   std::array<int, 2> pipe_{-1, -1};
-  pid_t executor_ = -1;
+  pid_t helper_ = -1;
 };
 
 }  // namespace coshard::job

@@ -4,7 +4,8 @@ namespace coshard::job {
 
 // Opens closed ones as /dev/null: otherwise sockets and pipes would get their numbers.
 void open_standard_streams();
-// Makes a write to a closed pipe an error instead of exit_status this process. start() undoes it.
+// Makes a write to a closed pipe an error instead of a signal that ends this process. start()
+// undoes it.
 void ignore_sigpipe();
 
 }  // namespace coshard::job

@@ -169,7 +169,7 @@ Supervisor::Await<void> Supervisor::hear_signals() {
   }
 }
 
-// Guards that have not connected get the signal through the launcher, whose exit_status then means
+// Guards that have not connected get the signal through the launcher, whose exit code then means
 // nothing.
 void Supervisor::pass_on(int signal) {
   const bool again =
@@ -346,7 +346,7 @@ std::string Supervisor::cause() const {
     return str_cat(who, ' ', exit_status.text(), why, "; ", launcher);
   }
   const bool killed = interrupted_twice_ && exit_status.kind == ExitStatus::Kind::Killed &&
-                      exit_status.value == SIGKILL;  // not for want of memory
+                      exit_status.value == SIGKILL;  // not by the kernel for want of memory
   const std::string how = first.by_signal && record != nullptr ? "failed"
                           : killed                             ? "was killed by SIGKILL"
                                                                : exit_status.text();

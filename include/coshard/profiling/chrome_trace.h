@@ -3,10 +3,10 @@
 // per rank, with the tracks host (named ranges, modules, awaits), compute (kernels, with their
 // inputs) and communication (collectives; a track for each communicator), an arrow from each issue
 // to its await, and two counters: bytes in flight, and the time exposed so far, in which the rank
-// stood still in an await. On a device that queues its work, kernels, collectives and awaits are where its streams
-// had them, awaits on the compute track; modules and ranges are the host's. The root module is
-// called "model". One observer per rank, used on its thread; written after the ranks have ended.
-// `coshard trace report` reads it.
+// stood still in an await. On a device that queues its work, kernels, collectives and awaits are
+// where its streams had them, awaits on the compute track; modules and ranges are the host's. The
+// root module is called "model". One observer per rank, used on its thread; written after the ranks
+// have ended. `coshard trace report` reads it.
 #include <cstdint>
 #include <map>
 #include <optional>

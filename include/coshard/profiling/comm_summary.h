@@ -1,9 +1,9 @@
 #pragma once
-// The cost of communication, by kind and purpose: count, bytes, GB/s, the time exposed and the share
-// hidden; and the time of compute, by class. Exposed is the time in which the rank stood still for a
-// collective: its host in an await, or on a device that queues its work, its compute stream, by the
-// device's clock. An observer of one rank, used on its thread; tables of several ranks are merged
-// after they have ended.
+// The cost of communication, by kind and purpose: count, bytes, GB/s, the time exposed and the
+// share hidden; and the time of compute, by class. Exposed is the time in which the rank stood
+// still for a collective: its host in an await, or on a device that queues its work, its compute
+// stream, by the device's clock. An observer of one rank, used on its thread; tables of several
+// ranks are merged after they have ended.
 //
 // Times are those of the rank's clock: where collectives are in flight, or awaited, at the same
 // time, a row counts the shared time once, and so does the total over rows, which may be less than

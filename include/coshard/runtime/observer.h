@@ -1,6 +1,6 @@
 #pragma once
-// The interface through which the library is observed. Counters, traces, the communication summary
-// and the flight recorder implement it; the library notifies observers and never queries them.
+// The interface through which the library is observed. Counters, traces and the communication
+// summary implement it; the library notifies observers and never queries them.
 // Called on the rank's own thread, while its World lives. Times are nanoseconds of the rank's
 // clock: the steady clock, or virtual time in a simulation.
 #include <cstdint>

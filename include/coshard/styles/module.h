@@ -118,8 +118,8 @@ class Module : private ErrorObserver {
   Task<Outputs> call(Inputs inputs, CallSite site = CallSite::current());
   // Further files of a folder that save writes for the module, such as config.json: bytes by name.
   virtual std::map<std::string, std::string> folder_files() const { return {}; }
-  // Ends of names of tensors that files of such a module may have and that it has no use for, such as
-  // tables that it computes: load passes them over, and reports them (LoadReport::unused).
+  // Ends of names of tensors that files of such a module may have and that it has no use for, such
+  // as tables that it computes: load passes them over, and reports them (LoadReport::unused).
   virtual std::vector<std::string> unused_names() const { return {}; }
   // From now on forward and call save no activations, and backward runs this module again: see
   // recompute.h.
@@ -179,9 +179,9 @@ class Module : private ErrorObserver {
   // For constructors. A slot, or a module passed by reference, must be a member of this object; a
   // shared module is kept alive. Error{BadInput} for a name that is taken or contains a dot.
   void register_parameter(std::string name, Tensor& slot);
-  // A tensor that is no parameter: optimizers and styles leave it alone. `persistent`: it belongs to
-  // the module's state (state_dict.h), as running statistics do, and tables that a config gives do
-  // not.
+  // A tensor that is no parameter: optimizers and styles leave it alone. `persistent`: it belongs
+  // to the module's state (state_dict.h), as running statistics do, and tables that a config gives
+  // do not.
   void register_buffer(std::string name, Tensor& slot, bool persistent = true);
   void register_module(std::string name, Module& child);
   void register_module(std::string name, std::shared_ptr<Module> child);

@@ -364,7 +364,7 @@ Look LocalGroup::push_before(CollectiveOp& op, int rank) {
   return Look::Over;
 }
 
-// Sleepers need the time too. Sequentially consistent: a waiter_state is seen here, or sees the time.
+// Sleepers need the time too. Sequentially consistent: a waiter is seen here, or sees the time.
 void LocalGroup::note_not_before(CollectiveOp& op, int rank) {
   Entry& its = entry(op, rank);
   const std::int64_t known = its.args.after->not_before(-1);

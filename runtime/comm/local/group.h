@@ -79,7 +79,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   // Whether the last rank to arrive runs small ops at once.
   bool does_at_once() const;
   bool part_done(const CollectiveOp& op, int source, int target) const;
-  // With links: the earliest known time at which a waiter_state's wait may be over; 0: unknown.
+  // With links: the earliest known time at which a waiter's wait may be over; 0: unknown.
   std::int64_t not_before(const CollectiveOp& op) const;
   // For RemoteRanks: a remote rank has issued; all its data for ranks here have arrived; a rank
   // here has sent all that remote ranks need.
@@ -133,7 +133,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   void note_given_up(int rank, std::uint64_t key, const CollectiveInfo& awaited);
 
   // Rings all listeners, after something they may wait for was stored (sequentially consistent, as
-  // is the waiter_state's check: one of the two sees the other). Costs one load if there are no
+  // is the waiter's check: one of the two sees the other). Costs one load if there are no
   // sleepers.
   void wake() {
     if (sleepers_.load() > 0) notify();
@@ -218,8 +218,8 @@ struct LocalRegistry {
   };
   std::map<std::tuple<std::uint64_t, std::vector<int>, int>, Pending> pending;
   inline static std::atomic<std::uint64_t> next_id{1};  // of groups, over all worlds
-  // If set, only the sleepers of this deadlock_detector use these groups; null: others may, too. Set before
-  // the ranks start.
+  // If set, only the sleepers of this deadlock detector use these groups; null: others may, too.
+  // Set before the ranks start.
   const DeadlockDetector* deadlock_detector = nullptr;
   void wake();  // rings all listeners of all groups; not with the mutex held
   // Not with the mutex held.

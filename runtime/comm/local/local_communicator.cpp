@@ -88,8 +88,8 @@ std::shared_ptr<WorkState> LocalCommunicator::start(Collective collective) {
   return work;
 }
 
-// Keeps works that are dropped without a wait from piling up. What moves may be what others wait for,
-// without end, so it helps with as many chunks as may be in flight, and then goes on.
+// Keeps works that are dropped without a wait from piling up. What moves may be what others wait
+// for, without end, so it helps with as many chunks as may be in flight, and then goes on.
 void LocalCommunicator::help_when_much_is_in_flight() {
   constexpr std::int64_t kMuch = 32 * 1024 * 1024;
   int helps = kMuch / kChunkBytes, drives = 64;

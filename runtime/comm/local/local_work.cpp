@@ -81,7 +81,7 @@ std::int64_t LocalWork::not_before(int part) const {
   return link() == nullptr ? 0 : link_ns(part);
 }
 
-// Null if a thread outside the deadlock_detector may end the wait.
+// Null if a thread outside the deadlock detector may end the wait.
 WaiterState* LocalWork::waiter_state() const {
   WaiterState* waiter_state = RankContext::current().waiter_state;
   const bool counts =

@@ -50,7 +50,7 @@ class ThreadGroup {
   // The program of world rank `rank` has ended: it will issue nothing more on any communicator.
   void leave(int rank);
   bool left(int rank) const;
-  // Only the ranks in `deadlock_detector` use these communicators. Call it before they start.
+  // Only the ranks of the detector use these communicators. Call it before they start.
   void count_in(DeadlockDetector& deadlock_detector);
   // "last issued #39 all_reduce on tp[4] 1.7 s ago", on any communicator.
   std::string last_seen(int rank) const;

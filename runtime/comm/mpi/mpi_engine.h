@@ -35,8 +35,8 @@ class MpiEngine {
   // the notice is kept for the next one.
   using OnNotice = std::function<bool(int from, std::span<const std::byte> notice)>;
 
-  // Starts MPI. Error{CommFailed}: it cannot be started.
-  // `clock`: which tells whether data move slowly or steadily; on any thread, also while the process exits.
+  // Starts MPI. Error{CommFailed}: it cannot be started. `clock`: which tells whether data move
+  // slowly or steadily; on any thread, also while the process exits.
   explicit MpiEngine(const MpiApi& api, std::int64_t (*clock)() = now_ns);
   ~MpiEngine() { stop(); }
   // Drains pending messages for at most a second, then stops MPI, which waits for all processes.
@@ -75,8 +75,8 @@ class MpiEngine {
   void forget();
   bool halted() const { return broken_.load(); }
 
-  // After halt(), once all ranks of the run have ended. Why no other run can follow: MPI's error, or
-  // a transfer in flight that must not go on, "a send of 8 bytes to process 1 from ..."; "": one
+  // After halt(), once all ranks of the run have ended. Why no other run can follow: MPI's error,
+  // or a transfer in flight that must not go on, "a send of 8 bytes to process 1 from ..."; "": one
   // can. Drops all callbacks; memory that the engine owns stays until its transfer is over.
   std::string obstacle();
   // The same number in all processes, for which obstacle() has returned "" in all of them. Ends

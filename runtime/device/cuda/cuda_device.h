@@ -25,8 +25,8 @@ class EventPool;
 class StagingRing;
 struct CudaLaunch;
 
-// Not final: the kernels may be in a module of their own (kernels/cuda/module), which calls what they
-// need of a device through its table of virtual functions.
+// Not final: the kernels may be in a module of their own (kernels/cuda/module), which calls what
+// they need of a device through its table of virtual functions.
 class CudaDevice : public Device, public GraphDevice {
  public:
   explicit CudaDevice(CudaOptions options);

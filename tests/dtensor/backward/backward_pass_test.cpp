@@ -141,7 +141,8 @@ class IssuedBeforeAwait final : public Observer {
   World& world_;
 };
 
-// A sum by a product whose weight is cut: the gradient of y is Partial, and reduced before y gets it.
+// A sum by a product whose weight is cut: the gradient of y is Partial, and reduced before y gets
+// it.
 Tensor reduced_in_backward(const Tensor& y, const DTensor& weight) {
   const DTensor whole = from_local(y, weight.mesh(), Replicate());
   return sum(matmul(whole, weight));

@@ -1,5 +1,5 @@
-// How long a backward of linear layers takes in virtual time, where a product takes as long as its rows
-// say: what it hides of the collective beside it.
+// How long a backward of linear layers takes in virtual time, where a product takes as long as its
+// rows say: what it hides of the collective beside it.
 #include <gtest/gtest.h>
 
 #include <coshard/dtensor/backward/backward.h>

@@ -1,5 +1,6 @@
-// Gradients of the inputs of linear layers, computed as dY arrives and sent as they are computed: values
-// and collectives against the plain backward, what runs under what, and where there is no schedule.
+// Gradients of the inputs of linear layers, computed as dY arrives and sent as they are computed:
+// values and collectives against the plain backward, what runs under what, and where there is no
+// schedule.
 #include <gtest/gtest.h>
 
 #include <coshard/dtensor/backward/backward.h>

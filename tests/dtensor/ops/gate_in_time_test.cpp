@@ -1,5 +1,6 @@
-// The gate against time: its forecasts against a small simulation of the same jobs, and the schedules
-// themselves on an emulated link in virtual time, where products take what the model says.
+// The gate against time: its forecasts against a small simulation of the same jobs, and the
+// schedules themselves on an emulated link in virtual time, where products take what the model
+// says.
 #include <gtest/gtest.h>
 
 #include <algorithm>

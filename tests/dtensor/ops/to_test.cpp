@@ -26,7 +26,8 @@ TEST(To, CastsTheGradientBack) {
   });
 }
 
-// Of rows of which a rank has one, as on ranks with more: memory of its own where one device has it.
+// Of rows of which a rank has one, as on ranks with more: memory of its own where one device has
+// it.
 TEST(Contiguous, SharesMemoryWhereOneDeviceDoes) {
   for (const std::int64_t rows : {2, 3, 4})
     on_ranks(2, [rows](World& world) -> Task<void> {

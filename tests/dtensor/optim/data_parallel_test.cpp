@@ -105,7 +105,8 @@ TEST(DataParallel, DoesNothingForOneReplica) {
   });
 }
 
-// The last parameters of the list first, also one that backward does not reach: 4 and 3, then 2 to 0.
+// The last parameters of the list first, also one that backward does not reach: 4 and 3, then 2 to
+// 0.
 TEST(DataParallel, CutsBucketsFromTheEndOfTheListTheFirstSmallest) {
   on_ranks(2, [](World& world) -> Task<void> {
     const SmallNet net(world);

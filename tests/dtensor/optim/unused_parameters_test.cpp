@@ -1,4 +1,5 @@
-// DataParallel where ranks reach other parameters: refused, or reduced with zeros for what is missing.
+// DataParallel where ranks reach other parameters: refused, or reduced with zeros for what is
+// missing.
 #include <gtest/gtest.h>
 
 #include <coshard/dtensor/backward/backward.h>

@@ -1,5 +1,5 @@
-// Tensors of equal shape that one rank swaps are told, whatever they are used for; programs that are
-// the same but for what one rank does beside stay legal.
+// Tensors of equal shape that one rank swaps are told, whatever they are used for; programs that
+// are the same but for what one rank does beside stay legal.
 #include "dtensor/tape/origin.h"
 
 #include <gtest/gtest.h>

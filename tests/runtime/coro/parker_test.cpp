@@ -130,7 +130,7 @@ TEST(ThreadParker, WhatAHandlerThrowsLeavesParkAndTheNextSleepIsAsEver) {
   parker.park(0);
 }
 
-// The ringer may find the waiter_state in a context that is over a moment later.
+// The ringer may find the waiter in a context that is over a moment later.
 TEST(ThreadParker, TheContextMayGoWhenParkHasReturned) {
   ThreadParker parker;
   std::atomic<bool> over{false};

@@ -7,9 +7,9 @@
 #pragma GCC visibility push(default)
 namespace coshard {
 
-// In place, on a plain value, or a leaf under a NoGradGuard: normal(mean, std), and uniform on [low,
-// high). A Partial gets partial values that reduce to what one device would draw. Error{BadInput}:
-// std < 0; low > high, or a range that is infinite or NaN.
+// In place, on a plain value, or a leaf under a NoGradGuard: normal(mean, std), and uniform on
+// [low, high). A Partial gets partial values that reduce to what one device would draw.
+// Error{BadInput}: std < 0; low > high, or a range that is infinite or NaN.
 void normal_(const Tensor& x, double mean, double std);
 void uniform_(const Tensor& x, double low, double high);
 

@@ -17,7 +17,8 @@ struct Spec {
   Shape shape;        // logical
   Shape local_shape;  // on this rank; [0] on a rank outside the mesh
   Shape offset;       // of this rank's shard in the logical tensor; 0 if it is not contiguous
-  // For the library (dtensor/tape/marks.h): of the mesh's dimensions, and of those that are no Replicate.
+  // For the library (dtensor/tape/marks.h): of the mesh's dimensions, and of those that are no
+  // Replicate.
   std::uint64_t mesh_marks = 0, marks = 0;
 };
 

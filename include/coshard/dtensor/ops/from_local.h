@@ -1,8 +1,9 @@
 #pragma once
 // Conversions between plain tensors and DTensors: from_local, to_local, full_tensor, which are
 // differentiable. Semantics follow torch.distributed.tensor (2.12 for gradients). On a rank outside
-// the mesh all of them return empty tensors of shape [0] and issue nothing. Overloads without a mesh
-// use that of the innermost DefaultMesh; without placements, Replicate along every mesh dimension.
+// the mesh all of them return empty tensors of shape [0] and issue nothing. Overloads without a
+// mesh use that of the innermost DefaultMesh; without placements, Replicate along every mesh
+// dimension.
 #include <optional>
 
 #include <coshard/dtensor/mesh/default_mesh.h>
@@ -19,10 +20,10 @@ struct FromLocalOptions {
   std::optional<Shape> shape;
   // Strides of the logical tensor, the same on all ranks. Allowed only together with `shape`: they
   // must order the dimensions as the local tensor's do, with gaps only if it has some (see
-  // logical_strides). Default: told from the local tensor; unknown where parts are uneven and it has
-  // gaps, or some rank has one element or none along a dimension of which others have more. Then
-  // what would be a view on one device if strides allow it is a copy, which cannot be written in
-  // place, nor used once the tensor has been.
+  // logical_strides). Default: told from the local tensor; unknown where parts are uneven and it
+  // has gaps, or some rank has one element or none along a dimension of which others have more.
+  // Then what would be a view on one device if strides allow it is a copy, which cannot be written
+  // in place, nor used once the tensor has been.
   std::optional<Strides> stride;
   // All ranks of the mesh compare their arguments, and replicas are taken from rank 0 of each mesh
   // dimension. Moves: one small all_gather per mesh dimension, one broadcast per Replicate.

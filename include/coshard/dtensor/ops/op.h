@@ -97,8 +97,8 @@ struct OpContext {
   std::array<std::shared_ptr<const Spec>, kMaxOutputs> out_spec{};  // null for plain tensors
   int outputs = 1;
 
-  // Output i, kept in out[i]: new memory, or what an in-place call writes to. Error{BadInput}: infer
-  // returned no output i.
+  // Output i, kept in out[i]: new memory, or what an in-place call writes to. Error{BadInput}:
+  // infer returned no output i.
   Tensor& make(int i = 0);
   // Where this rank's shard of input i begins along dim (0 for a plain tensor).
   std::int64_t offset(int input, int dim) const;

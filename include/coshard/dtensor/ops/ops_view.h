@@ -36,8 +36,9 @@ class TensorList {
 // --- reshaping ---
 
 // One size may be -1. A view if logical_strides allow it, else a copy that cannot be written in
-// place; if only the layout forbids it, one that follows x. Of merged or split dimensions the first's
-// shard stays if new shards hold the same ([4,6] S(0) on 2 ranks as [24]); others are moved first.
+// place; if only the layout forbids it, one that follows x. Of merged or split dimensions the
+// first's shard stays if new shards hold the same ([4,6] S(0) on 2 ranks as [24]); others are moved
+// first.
 Tensor view(const Tensor& x, const Shape& shape, CallSite site = CallSite::current());
 Tensor reshape(const Tensor& x, const Shape& shape, CallSite site = CallSite::current());
 Tensor flatten(const Tensor& x, int start_dim = 0, int end_dim = -1,
@@ -64,8 +65,8 @@ Tensor movedim(const Tensor& x, const Shape& source, const Shape& destination,
 
 // x[start:end:step] along dim, as in Python (bounds are clamped). A sharded dim is redistributed
 // first unless all of it is taken. The result is then a copy: what is written to it is written into
-// x, too, with its gradient, and it is made again, by a collective, when an operator, a redistribute
-// or a write uses it after x has changed. Reading its memory then is Error{BadInput}.
+// x, too, with its gradient, and it is made again, by a collective, when an operator, a
+// redistribute or a write uses it after x has changed. Reading its memory then is Error{BadInput}.
 Tensor slice(const Tensor& x, int dim, std::int64_t start, std::int64_t end, std::int64_t step = 1,
              CallSite site = CallSite::current());
 // x itself, or redistributed so that `dim` is not sharded: do this before taking several slices

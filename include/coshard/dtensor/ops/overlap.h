@@ -16,8 +16,8 @@ inline bool arrives_by_shards(const Tensor& x) {
   return x.defined() && x.in_flight() && x.storage()->gathered != nullptr;
 }
 
-// If shards of x are arriving, the linear layers with these weights multiply them together: for each
-// of them the cost model compares all with all.
+// If shards of x are arriving, the linear layers with these weights multiply them together: for
+// each of them the cost model compares all with all.
 inline void multiply_together(const Tensor& x, std::span<const Tensor> weights) {
   if (!arrives_by_shards(x)) return;
   Gathered gathered = *x.storage()->gathered;

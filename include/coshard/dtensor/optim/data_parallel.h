@@ -34,8 +34,8 @@ struct DataParallelOptions {
 // Sums (or averages) the gradients of `parameters` over the ranks along dimension `dim` of `mesh`,
 // in backward itself (torch's DistributedDataParallel, with gradient_as_bucket_view). Gradients are
 // stored in buckets of one dtype, the last parameters of the list first, as backward usually
-// completes them (the list must be the same on all ranks, the order in which they reach it not): the
-// larger of an eighth of all bytes and 1 MB, but at most 25 MB; the first and last buckets are
+// completes them (the list must be the same on all ranks, the order in which they reach it not):
+// the larger of an eighth of all bytes and 1 MB, but at most 25 MB; the first and last buckets are
 // smaller. A bucket is all-reduced in place once its last gradient is complete. Parameters are
 // those that all_reduce_gradients accepts: plain, or DTensors. A gradient on a mesh with that
 // dimension is Partial there, with the same reduction, and becomes Replicate; or it is Replicate,

@@ -17,8 +17,8 @@ struct AdamW;
 
 // Reduces every Partial gradient of `parameters` to its parameter's layout, to Replicate where that
 // is Partial itself: one bucketed all_reduce (label "gradients") per mesh dimension, dtype and
-// reduction, whatever the number of gradients; one redistribute for each gradient that set_grad made
-// Partial where its parameter is sharded.
+// reduction, whatever the number of gradients; one redistribute for each gradient that set_grad
+// made Partial where its parameter is sharded.
 Task<void> reduce_gradients(Tensors parameters, CallSite site = CallSite::current());
 
 // Sums (or averages) each gradient over the replicas along dimension `dim` of `mesh`: data

@@ -57,8 +57,9 @@ struct GradMeta {
   int collected_as = 0;
   bool summed = false;
   std::string_view name = {};  // of a leaf: what its module calls it, for errors; interned
-  // Of a leaf, by communicator (dtensor/tape/marks.h): of the gradient; along which each rank trains its
-  // own; along which it has been compared with the other ranks', and with another value than zero.
+  // Of a leaf, by communicator (dtensor/tape/marks.h): of the gradient; along which each rank
+  // trains its own; along which it has been compared with the other ranks', and with another value
+  // than zero.
   struct Terms {
     std::uint64_t alike = 0;       // along which it has terms that are not known to vary
     std::uint64_t alike_loss = 0;  // or that come from such a loss

@@ -15,8 +15,8 @@ namespace coshard {
 template <class T>
 concept Number = std::integral<T> || std::floating_point<T>;
 
-// An operand. Remembers its category (bool, integer, floating-point): i64 + 2 is i64, i64 + 2.0 is f32. Exact
-// for integers up to 2^53.
+// An operand. Remembers its category (bool, integer, floating-point): i64 + 2 is i64, i64 + 2.0 is
+// f32. Exact for integers up to 2^53.
 struct Scalar {
   double value = 0;
   DType dtype = DType::F32;  // Bool, I64 or F32: its category

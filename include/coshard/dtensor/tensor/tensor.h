@@ -178,8 +178,8 @@ class Tensor {
   void set_copied_view(std::shared_ptr<CopiedView> view) const {
     impl().copied_view = std::move(view);
   }
-  // For the library. Of a DTensor, the strides that it would have on one device, equal on all ranks:
-  // they say which views of it are copies. Null: row-major; empty: unknown (from_local).
+  // For the library. Of a DTensor, the strides that it would have on one device, equal on all
+  // ranks: they say which views of it are copies. Null: row-major; empty: unknown (from_local).
   const std::shared_ptr<const Strides>& logical() const { return impl().logical; }
   void set_logical(std::shared_ptr<const Strides> strides) const {
     impl().logical = std::move(strides);

@@ -54,7 +54,7 @@ class RankContext {
   const WaitInPlace* in_place = nullptr;   // null: it does not wait in place, or has not slept yet
   const Neighbours* neighbours = nullptr;  // on a caller's context (run_on_asio.h), or null
   WaiterState* waiter_state =
-      nullptr;  // in the deadlock_detector of its world (deadlock_detector.h), or null
+      nullptr;  // in the deadlock detector of its world (deadlock_detector.h), or null
 
  private:
   template <class T>

@@ -11,8 +11,8 @@
 namespace coshard {
 namespace {
 
-// Only a rank with observers knows the innermost module: another one knows it, or one around it. And
-// a rank may have wrapped the model in a module of its own. So one path lies within the other.
+// Only a rank with observers knows the innermost module: another one knows it, or one around it.
+// And a rank may have wrapped the model in a module of its own. So one path lies within the other.
 bool may_be_one_module(std::string_view a, std::string_view b) {
   if (a == b || a.empty() || b.empty()) return true;
   if (a.size() > b.size()) std::swap(a, b);
@@ -33,8 +33,8 @@ std::string Agreement::noted_text(const CollectiveOp& op, int rank) const {
                  ' ', last.of);
 }
 
-// The first await before the op that `rank` gave up and `other` did not, or the last where it is not
-// known what `other` gave up, in another process. Under mutex_.
+// The first await before the op that `rank` gave up and `other` did not, or the last where it is
+// not known what `other` gave up, in another process. Under mutex_.
 std::string Agreement::given_up_text(const CollectiveOp& op, int rank, int other) const {
   if (entry(op, rank).print.given_up == 0) return "";
   const auto& own = given_up_[static_cast<std::size_t>(rank)];

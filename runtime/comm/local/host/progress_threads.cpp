@@ -135,7 +135,7 @@ void ProgressThreads::stop() noexcept {
   for (const auto& helper : helpers_)
     if (helper->thread.joinable()) helper->thread.join();
   for (const auto& helper : helpers_)
-    helper->waiter_state.store(nullptr);  // the deadlock_detector may go
+    helper->waiter_state.store(nullptr);  // the deadlock detector may go
 }
 
 // One pass over all offers; returns whether any advanced, and in `wake_ns` when to look again.

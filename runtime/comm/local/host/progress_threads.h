@@ -43,7 +43,8 @@ class ProgressThreads {
   void forget(const CollectiveOp& op);
   // Something that an offered op waits for may be over. Any thread.
   void ring() noexcept;
-  // Sleeping helpers count in `deadlock_detector`. Before anything is offered; the deadlock_detector outlives them.
+  // Sleeping helpers count in the deadlock detector. Before anything is offered; the deadlock
+  // detector outlives them.
   void count_in(DeadlockDetector& deadlock_detector);
   // Helps until nothing advances. Returns when to look again without a ring; 0: never.
   std::int64_t look();
