@@ -70,7 +70,8 @@ ControlAddress ControlAcceptor::open(ControlAddress address, bool beyond, millis
   }
   address.port = acceptor_.local_endpoint().port();
   if (address.hosts.empty())
-    address.hosts = beyond ? addresses_of_this_host() : std::vector<std::string>{"127.0.0.1"};
+    address.hosts = beyond ? addresses_of_this_host() : std::vector<std::string>();
+  if (address.hosts.empty()) address.hosts = {"127.0.0.1"};
   secret_ = address.secret;
   accept();
   return address;
@@ -140,7 +141,7 @@ struct Problem {
 };
 
 Problem greet(asio::io_context& io, const LinkPtr& link, int process, const std::string& secret,
-              milliseconds time) {
+              milliseconds time, const Connecting& how) {
   Problem problem{"no answer"};
   std::string expected;
   const auto over = [&](Problem found) {
@@ -150,7 +151,8 @@ Problem greet(asio::io_context& io, const LinkPtr& link, int process, const std:
   link->listen(
       [&](const LinkPtr& from, const ControlMessage& message) {
         if (message.kind == MessageKind::Refused)
-          return over({"rejected: the processes have different secrets (COSHARD_TOKEN)", true});
+          return over(
+              {str_cat("rejected: the processes have different secrets (", how.secret, ")"), true});
         if (message.kind != MessageKind::Hello)
           return over({"the process that answered is not part of this job", true});
         if (expected.empty()) {
@@ -193,12 +195,12 @@ Problem connect_socket(asio::io_context& io, tcp::socket& socket, const tcp::end
   socket.close();
   io.restart();
   io.poll();  // the handler refers to locals
-  const bool refused = first == asio::error::connection_refused;
-  return {first == asio::error::timed_out ? "no answer" : first.message(), refused};
+  const bool silent = first == asio::error::timed_out;
+  return {silent ? "no answer" : first.message(), !silent};
 }
 
 Problem try_host(asio::io_context& io, const std::string& host, int process,
-                 const ControlAddress& address, milliseconds time, bool may_be_earlier,
+                 const ControlAddress& address, milliseconds time, const Connecting& how,
                  LinkPtr& made) {
   boost::system::error_code unknown;
   tcp::resolver resolver(io);
@@ -208,10 +210,10 @@ Problem try_host(asio::io_context& io, const std::string& host, int process,
   for (const auto& entry : found) {
     tcp::socket socket(io);
     problem = connect_socket(io, socket, entry.endpoint(), time);
-    problem.final = problem.final && !may_be_earlier;
+    problem.final = problem.final && !how.may_be_earlier;
     if (!problem.text.empty()) continue;
     made = std::make_shared<ControlLink>(std::move(socket));
-    problem = greet(io, made, process, address.secret, time);
+    problem = greet(io, made, process, address.secret, time, how);
     if (problem.text.empty() || problem.final) return problem;
   }
   return problem;
@@ -226,12 +228,13 @@ std::shared_ptr<ControlLink> connect_control(asio::io_context& io, int process,
   for (;;) {
     std::string problems;
     bool final = true;
+    auto hosts_left = std::ssize(address.hosts);
     for (const std::string& host : address.hosts) {
-      const auto left = std::chrono::duration_cast<milliseconds>(end - Clock::now());
+      const auto left = std::chrono::duration_cast<milliseconds>(end - Clock::now()) / hosts_left--;
       LinkPtr made;
-      const Problem problem = try_host(io, host, process, address,
-                                       std::clamp(left, milliseconds(100), milliseconds(5000)),
-                                       how.may_be_earlier, made);
+      const Problem problem =
+          try_host(io, host, process, address,
+                   std::clamp(left, milliseconds(100), milliseconds(5000)), how, made);
       if (problem.text.empty()) return made;
       problems +=
           str_cat(problems.empty() ? "" : "; ", host, ':', address.port, ": ", problem.text);

@@ -34,7 +34,7 @@ class ControlAcceptor {
  public:
   using LinkPtr = std::shared_ptr<ControlLink>;
   // `name`: who listens, for errors. `entered` receives connections whose peer has proved to be the
-  // process that it names; false: refused, for example because that process is already connected.
+  // process that it names; false: closed, for example because that process is already connected.
   // Peers that have not proved it within `patience` are dropped; as are the oldest when many wait.
   ControlAcceptor(boost::asio::io_context& io, std::string name,
                   std::function<bool(const LinkPtr&)> entered,
@@ -66,6 +66,7 @@ class ControlAcceptor {
 struct Connecting {
   std::string problem;         // begins the error: "process 1 cannot connect to process 0"
   bool may_be_earlier = true;  // than the accepting end: retries where nobody listens
+  std::string secret = "COSHARD_TOKEN";  // the variable that holds it
 };
 // Connects `process`: tries the hosts in turn until `deadline`, running `io`. Blocks.
 // Error{CommFailed}: no accepting end of this job answers; reports the result for each host.

@@ -110,7 +110,8 @@ void ControlLink::write() {
                       if (error) return self->out_.clear();  // read() gets the error
                       self->out_.pop_front();
                       if (!self->out_.empty()) return self->write();
-                      if (self->closing_) self->close();
+                      if (self->closing_) return self->close();
+                      if (self->sent_all_) self->sent_all_();
                     });
 }
 

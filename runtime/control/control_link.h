@@ -66,6 +66,8 @@ class ControlLink : public std::enable_shared_from_this<ControlLink> {
   void close_when_sent();
   bool has_sent_all() const { return out_.empty(); }
   void set_timeout(std::chrono::milliseconds unanswered);
+  // Called whenever nothing is unsent any more; null: nothing.
+  void on_sent_all(std::function<void()> called) { sent_all_ = std::move(called); }
 
   int process = -1;          // the peer, once authenticated
   std::string nonce;         // its nonce, or for a stranger the one sent to it
@@ -90,6 +92,7 @@ class ControlLink : public std::enable_shared_from_this<ControlLink> {
   boost::asio::ip::tcp::socket socket_;
   OnMessage received_;
   OnEnd ended_;
+  std::function<void()> sent_all_;
   Header header_;
   std::string text_;
   std::deque<std::string> out_;

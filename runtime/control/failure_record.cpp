@@ -19,7 +19,7 @@
 namespace coshard {
 namespace {
 
-constexpr std::size_t kFields = 7, kMostText = 6000, kMostField = 1000;
+constexpr std::size_t kFields = 7, kMostText = 4000, kMostField = 800;
 constexpr char kEnd = '\0';  // of each field
 
 std::atomic<bool> has_reported{false};
@@ -115,9 +115,9 @@ std::optional<FailureRecord> record_of(std::string_view bytes) {
 }
 
 void report_failure(const FailureRecord& record) noexcept {
+  has_reported = true;
   try {
     send_to_guard(to_bytes(record));
-    has_reported = true;
   } catch (const std::bad_alloc&) {
     report_out_of_memory();
   }
@@ -130,6 +130,7 @@ void report_out_of_memory() noexcept {
       "no memory is left; raise ulimit -v, or run fewer ranks\0"
       "\0\0\0"
       "0";
+  has_reported = true;
   send_to_guard({kRecord, sizeof kRecord});
 }
 

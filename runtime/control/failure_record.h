@@ -13,7 +13,7 @@
 namespace coshard {
 
 struct FailureRecord {
-  std::string kind;          // "BadInput", as to_string(ErrorKind), or "exception"
+  std::string kind;          // "bad input", as to_string(ErrorKind), or "exception"
   int rank = -1;             // of the world; -1: the process, or all ranks together
   std::string text;          // the message of what was thrown
   std::string module;        // path of the innermost module that it left; "": none

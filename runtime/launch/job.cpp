@@ -402,11 +402,13 @@ constexpr std::int64_t kLookAgainNs = 100'000;
 }  // namespace
 
 // Stays so: the others may have given up waiting.
-void Job::refuse_to_begin(const std::string& why) {
+void Job::refuse_to_begin(const std::string& why, bool of_peer) {
   engine_->halt();
   liveness_->say(str_cat(kCannot, why));
-  throw PeerFailure(
-      str_cat("no run can follow the one that failed: ", why, ": restart all processes"));
+  const std::string text =
+      str_cat("no run can follow the one that failed: ", why, ": restart all processes");
+  if (of_peer) throw PeerFailure(text);
+  fail(ErrorKind::CommFailed, text);
 }
 
 // "process 1 (pid 4711 on node1) has died: its connection closed"; empty: all are there. One that
@@ -428,9 +430,9 @@ void Job::await_renewal(milliseconds deadline, const std::function<bool()>& over
   Parker& parker = RankContext::current().parker();
   const std::int64_t begin = parker.now();
   while (!over()) {
-    if (const std::string end = end_of_any(); !end.empty()) refuse_to_begin(end);
+    if (const std::string end = end_of_any(); !end.empty()) refuse_to_begin(end, true);
     if (deadline > milliseconds(0) && std::chrono::nanoseconds(parker.now() - begin) > deadline)
-      refuse_to_begin(missing());
+      refuse_to_begin(missing(), false);
     parker.park(parker.now() + kLookAgainNs);
   }
 }
@@ -473,9 +475,9 @@ void Job::begin_again(milliseconds deadline) {
     }
   } const listening{*this};
   listen_between_runs();
-  if (const std::string end = end_of_any(); !end.empty()) refuse_to_begin(end);
+  if (const std::string end = end_of_any(); !end.empty()) refuse_to_begin(end, true);
   if (const std::string obstacle = engine_->obstacle(); !obstacle.empty())
-    refuse_to_begin(obstacle);
+    refuse_to_begin(obstacle, false);
   liveness_->say(str_cat(kBegins, runs_ + 1));
   const auto all_begin = [this] {
     const std::scoped_lock lock(mutex_);
@@ -498,7 +500,7 @@ void Job::begin_again(milliseconds deadline) {
   drop_notices_before(run);
   engine_->renew(run);
   const auto renewed = [this] {
-    if (engine_->halted()) refuse_to_begin(engine_->obstacle());
+    if (engine_->halted()) refuse_to_begin(engine_->obstacle(), false);
     return engine_->renewed();
   };
   await_renewal(deadline, renewed, [&] {

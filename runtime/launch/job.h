@@ -99,7 +99,7 @@ class Job {
   };
   // What a process says to the others after a run that failed.
   static constexpr std::string_view kBegins = "begins ", kCannot = "cannot run again: ";
-  [[noreturn]] void refuse_to_begin(const std::string& why);
+  [[noreturn]] void refuse_to_begin(const std::string& why, bool of_peer);
   void await_renewal(std::chrono::milliseconds deadline, const std::function<bool()>& over,
                      const std::function<std::string()>& missing);
   std::string end_of_any() const;

@@ -104,6 +104,7 @@ void RunState::keep(Kind kind, Kept kept) {
 void RunState::failed(const Failure& failure, const std::exception_ptr& error) {
   const Kind kind = kind_of(error);
   std::string cause;
+  std::optional<FailureRecord> record;
   {
     const std::scoped_lock lock(mutex_);
     reserve_.reset();
@@ -114,15 +115,18 @@ void RunState::failed(const Failure& failure, const std::exception_ptr& error) {
     } else {
       cause = str_cat("rank ", kept.failure.rank, " ended with: ", kept.failure.text);
     }
-    if (kind == kOwn) report(kept);
+    if (kind == kOwn) record = unreported(kept);
     keep(kind, std::move(kept));
   }
+  if (record) report_failure(*record);  // before peers learn of it
   if (kind != kCancelled) end_all(cause);
 }
 
-// The first time: to the guard of this process.
-void RunState::report(const Kept& kept) const {
-  if (!std::exchange(reported_, true)) report_failure(record_of(kept.failure, kept.error));
+std::optional<FailureRecord> RunState::unreported(const Kept& kept) const {
+  FailureRecord record = record_of(kept.failure, kept.error);
+  if (reported_ || (record.of_peer && reported_peer_)) return std::nullopt;
+  (record.of_peer ? reported_peer_ : reported_) = true;
+  return record;
 }
 
 void RunState::on_deadlock(const std::string& text) {
@@ -162,13 +166,18 @@ void RunState::tell_of_change() {
 }
 
 std::exception_ptr RunState::error() const {
-  const std::scoped_lock lock(mutex_);
-  for (const std::optional<Kept>& kept : kept_) {
-    if (!kept) continue;
-    report(*kept);
-    return kept->error;
+  std::optional<FailureRecord> record;
+  std::exception_ptr first;
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const std::optional<Kept>& kept : kept_) {
+      if (!kept || first) continue;
+      first = kept->error;
+      record = unreported(*kept);
+    }
   }
-  return nullptr;
+  if (record) report_failure(*record);
+  return first;
 }
 
 void RunState::rethrow() const {
@@ -261,11 +270,14 @@ Due RunState::tell_failure(std::unique_lock<std::mutex>& lock) {
   const Time now = this->now();
   const bool echo = !kept_[kOwn] && !all_have_ended();
   if (echo && now < kept->at + kEchoWaits) return kept->at + kEchoWaits;
+  const std::optional<FailureRecord> record = unreported(*kept);
+  Failure failure = kept->failure;
   told_ = now;
   next_reminder_ = now + std::min<Time>(kFirstReminder, within_a_year(options_.grace));
-  report(*kept);
+  lock.unlock();
+  if (record) report_failure(*record);
+  lock.lock();
   if (!options_.on_failure) return now;
-  Failure failure = kept->failure;
   lock.unlock();
   failure.elsewhere = !directory_.reports_failure();
   lock.lock();

@@ -16,6 +16,7 @@
 #include <coshard/runtime/coro/executor.h>
 #include <coshard/runtime/launch/failure.h>
 #include <coshard/runtime/launch/world.h>
+#include "runtime/control/failure_record.h"
 #include "runtime/launch/rank_directory.h"
 
 namespace coshard {
@@ -81,7 +82,8 @@ class RunState {
   bool all_have_ended() const;
   const Kept* before(int rank, const std::exception_ptr& error) const;
   void keep(Kind kind, Kept kept);
-  void report(const Kept& kept) const;
+  // Under the mutex: what the guard of this process has not been told yet.
+  std::optional<FailureRecord> unreported(const Kept& kept) const;
   void tell_of_change();
   Time now() const { return Time(watcher_.now()); }
   std::optional<Time> do_what_is_due(std::unique_lock<std::mutex>& lock);
@@ -100,8 +102,8 @@ class RunState {
   std::function<void()> on_change_;
   std::vector<Rank> ranks_;  // by world rank; those in other processes never begin
   std::optional<Kept> kept_[kKinds];
-  mutable bool reported_ = false;  // the failure, for the guard of this process
-  std::string cause_;              // why all ranks were ended; "": they were not
+  mutable bool reported_ = false, reported_peer_ = false;  // to the guard: own failure, a peer's
+  std::string cause_;  // why all ranks were ended; "": they were not
   std::optional<Time> told_;
   Time next_reminder_{};
 };

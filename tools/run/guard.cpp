@@ -53,6 +53,7 @@ class Guard {
   int run(const std::vector<std::string>& program, Stdin in) {
     for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2})
       hear(signals_, signal);
+    run_->on_sent_all([this] { tell_record(); });
     run_->listen([this](const auto&, const ControlMessage& order) { obey(order); },
                  [this](const auto&, const std::string&) { run_is_gone(); });
     const Child child = start(program, Apart::Group, {{kFailureVariable, failures_.name()}},
@@ -164,17 +165,21 @@ class Guard {
 
   // Why it fails ---------------------------------------------------------------------------------
 
-  // The first record counts until the program has recovered, which it tells by no bytes; one that
-  // only reports a peer's failure gives way to one of its own.
+  // The first record counts until who wrote it has recovered, which it tells by no bytes. One that
+  // only reports a peer's failure gives way to one of its own; one of a process that the program has
+  // started, which may go on, to one of the program.
   void recorded(const std::string& bytes, int pid) {
     const auto record = record_of(std::string_view(bytes));
-    if (!record && !bytes.empty()) return;
-    const bool is_first = record && (!record_ || (record_->of_peer && !record->of_peer));
-    if (!is_first && !(bytes.empty() && record_)) return;
+    const bool own = pid == pid_;
+    const bool recovers = bytes.empty() && record_ && pid == recorded_by_;
+    const bool counts =
+        record && (!record_ || (own && recorded_by_ != pid_) ||
+                   (record_->of_peer && !record->of_peer && (own || recorded_by_ != pid_)));
+    if (!recovers && !counts) return;
     record_ = record;
-    // One that the program has started may fail, and the program go on.
-    tell_of_record_ = ControlMessage{MessageKind::Failed, pid == pid_ ? 1 : 0, bytes};
-    if (run_->has_sent_all()) tell_record();
+    recorded_by_ = pid;
+    tell_of_record_ = ControlMessage{MessageKind::Failed, own ? 1 : 0, bytes};
+    if (run_->has_sent_all()) tell_record();  // else once it has
   }
   // Of many that replace each other, the last one.
   void tell_record() {
@@ -200,12 +205,12 @@ class Guard {
     if (pid_ == 0 || ::waitpid(pid_, &status, WNOHANG) != pid_) return;
     send_signal(SIGKILL);  // processes that it has left behind
     reaper_.set(0);
-    pid_ = 0;
     exit_status_ = exit_status_of(status);
     has_ended_ = true;
     stop_feeding();
     failures_.drain();  // before its end is told
     tell_record();
+    pid_ = 0;
     tell(MessageKind::Ended, to_word(exit_status_));
     if (gone_) return io_.stop();
     for (Stream& stream : streams_)
@@ -244,6 +249,7 @@ class Guard {
   OrphanReaper& reaper_;
   FailureSocket failures_;
   std::optional<FailureRecord> record_;
+  int recorded_by_ = 0;                           // pid
   std::optional<ControlMessage> tell_of_record_;  // later: much is unsent
   pid_t pid_ = 0;
   ExitStatus exit_status_;
@@ -289,9 +295,10 @@ int guard(std::vector<std::string> words) {
   const int rank = own_rank();
   OrphanReaper reaper;
   asio::io_context io(1);
-  const auto run = connect_control(
-      io, rank, address, kConnect,
-      {str_cat("rank ", rank, " on ", host_name(), " cannot reach `coshard run`"), false});
+  const auto run =
+      connect_control(io, rank, address, kConnect,
+                      {str_cat("rank ", rank, " on ", host_name(), " cannot reach `coshard run`"),
+                       false, kTokenVariable});
   return Guard(io, run, reaper).run(words, rank == 0 ? Stdin::Pipe : Stdin::Empty);
 }
 

@@ -161,8 +161,10 @@ Supervisor::Await<void> Supervisor::hear_signals() {
     if (signal == SIGCHLD)
       reap_launcher();
     else if (signal == SIGTSTP)
-      co_await stop();
-    else if (signal == SIGUSR1 || signal == SIGUSR2 || signal == SIGCONT)
+      asio::co_spawn(io_, stop(), asio::detached);
+    else if (signal == SIGCONT)
+      is_stopping_ = false, send_signal(signal);
+    else if (signal == SIGUSR1 || signal == SIGUSR2)
       send_signal(signal);
     else
       pass_on(signal);
@@ -185,6 +187,7 @@ void Supervisor::pass_on(int signal) {
 
 // As Ctrl-Z does it: the ranks first, then this process. SIGCONT continues both.
 Supervisor::Await<void> Supervisor::stop() {
+  is_stopping_ = true;
   send_signal(SIGTSTP);
   const auto has_sent = [](const auto& rank) {
     return rank->guard == nullptr || rank->guard->has_sent_all();
@@ -194,7 +197,7 @@ Supervisor::Await<void> Supervisor::stop() {
     again.expires_after(milliseconds(1));
     co_await again.async_wait(asio::use_awaitable);
   }
-  ::raise(SIGSTOP);
+  if (std::exchange(is_stopping_, false)) ::raise(SIGSTOP);
 }
 
 // Failures -------------------------------------------------------------------------------------

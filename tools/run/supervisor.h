@@ -127,7 +127,7 @@ class Supervisor {
   std::unique_ptr<Lines> launcher_says_, launcher_complains_;
   char last_error_byte_ = '\n';  // on stderr
   bool over_ = false, interrupted_ = false, interrupted_twice_ = false, ends_others_ = false,
-       ends_launcher_ = false, told_to_end_ = false;
+       ends_launcher_ = false, is_stopping_ = false, told_to_end_ = false;
 };
 
 }  // namespace coshard::job

@@ -35,10 +35,12 @@ struct CudaModule {
   decltype(&cuda_libraries) libraries;
 };
 
-// Changes with most changes of the structures that both sides share.
-constexpr std::size_t kCudaLayout = sizeof(CudaHost) + 1000 * sizeof(CudaModule) +
-                                    1000000 * (sizeof(KernelTable) + sizeof(CudaDevice)) +
-                                    sizeof(CudaApi) + sizeof(CudaLaunch);
+// Changes with most changes of the structures that both sides share. kCudaInterface: to be raised
+// with the virtual functions of Device, Stream and CudaDevice, which change no size.
+constexpr std::size_t kCudaInterface = 1;
+constexpr std::size_t kCudaLayout =
+    1000000000 * kCudaInterface + sizeof(CudaHost) + 1000 * sizeof(CudaModule) +
+    1000000 * (sizeof(KernelTable) + sizeof(CudaDevice)) + sizeof(CudaApi) + sizeof(CudaLaunch);
 
 // The name of the only function that the module exports. It stores `host`, and calls nothing of it
 // until it has returned and the caller has checked the version.
