@@ -152,6 +152,15 @@ class Faults(unittest.TestCase):
             late = r"error: .*timeout after \d+(\.\d+)? s on rank [01] waiting for .* missing: (the (data|sum) of )?[12]"
             self.stop_in_the_middle(job, hosts, 2, late, 4 + 4)
 
+    def test_a_host_with_loopback_alone_runs_jobs_of_its_own(self):
+        name = f"coshard-alone-{os.getpid()}"
+        subprocess.run(["ip", "netns", "add", name], check=True)
+        self.addCleanup(subprocess.run, ["ip", "netns", "del", name], check=True)
+        subprocess.run(["ip", "-n", name, "link", "set", "lo", "up"], check=True)
+        command = ["ip", "netns", "exec", name, COSHARD, "run", "--mpi", MPI, "--hosts", "localhost:2", "sh", "-c", "echo here"]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, sorted(done.stdout.splitlines())), (0, ["[0] here", "[1] here"]), done.stderr)
+
     # Clocks
 
     def test_the_first_failure_is_the_cause_whatever_the_clocks_of_hosts_say(self):

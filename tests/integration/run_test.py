@@ -247,6 +247,17 @@ class Run(Jobs):
             self.records("time.sleep(0.8); record('late'); sys.exit(4)", f"time.sleep(0.3); record('disk full'); {more}; time.sleep(1); sys.exit(3)", 3, last)
         self.records("time.sleep(600)", "record('rank 0 ended', '1'); record('disk full'); sys.exit(3)", 3, last)
 
+    def test_a_record_counts_from_when_it_was_written_also_beside_output(self):
+        self.records("time.sleep(0.6); record('late'); sys.exit(4)",
+                     "time.sleep(0.3); print('x' * 5000, flush=True); record('disk full'); time.sleep(1); sys.exit(3)", 3,
+                     "error: rank 1 exited with code 3: rank 1: disk full")
+
+    def test_a_record_of_a_child_neither_hides_nor_erases_that_of_the_program(self):
+        child = "pid = os.fork()\n  if pid == 0: record({!r}); os._exit(0)\n  os.waitpid(pid, 0)\n  "
+        last = "error: rank 1 exited with code 3: rank 1: no memory"
+        self.records("time.sleep(600)", child.format("of a child") + "record('no memory'); sys.exit(3)", 3, last)
+        self.records("time.sleep(600)", "record('no memory')\n  " + child.format(b"") + "sys.exit(3)", 3, last)
+
     def test_what_a_program_records_after_it_has_recovered_is_new(self):
         self.records("time.sleep(600)", "record('no memory'); record(b''); sys.exit(3)", 3, "error: rank 1 exited with code 3")
         self.records("time.sleep(600)", "record('no memory'); record(b''); record('disk full'); sys.exit(3)", 3,
@@ -324,6 +335,14 @@ class Run(Jobs):
         job.started.send_signal(signal.SIGCONT)
         self.check(job.end(), 0)
         self.assertEqual(job.out.count("tick"), 300)
+
+    def test_a_job_that_is_stopped_and_continued_at_once_goes_on(self):
+        for _ in range(5):
+            job = Job("-n", "2", PYTHON, "-c", RANK + "print('here', flush=True); time.sleep(1)")
+            job.wait_for(2, "here\n")
+            job.started.send_signal(signal.SIGTSTP)
+            job.started.send_signal(signal.SIGCONT)
+            self.check(job.end(), 0)
 
     def states(self, job):
         """Of `coshard run` and its programs: T is stopped."""
