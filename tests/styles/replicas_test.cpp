@@ -113,10 +113,15 @@ TEST(ReplicasOf, DTensorsAreComparedAlongTheirReplicas) {
     };
   };
   for (const End& end : ends_of(quick_options(4), program(false))) EXPECT_FALSE(end.failed) << end;
+  // Over processes, a rank of the other pair may hear that its peer left, which the first pair's
+  // error has ended, before it hears of that error: here the peer's program ends as if it were done.
+  int named = 0;
   for (const End& end : ends_of(quick_options(4), program(true))) {
     EXPECT_TRUE(end.is(ErrorKind::CommFailed)) << end;
-    EXPECT_TRUE(end.names("parameter 0")) << end;
+    named += end.names("parameter 0") ? 1 : 0;
+    EXPECT_TRUE(end.names("parameter 0") || end.names("left the program")) << end;
   }
+  EXPECT_GE(named, 2);
 }
 
 }  // namespace
