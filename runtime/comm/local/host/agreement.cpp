@@ -86,19 +86,20 @@ bool Agreement::calls_agree(const CollectiveOp& op, int& a, int b) const {
 }
 
 std::string Agreement::difference(const CollectiveOp& op, int a, int b) const {
-  const bool given_up_alike = entry(op, a).print.given_up == entry(op, b).print.given_up;
-  const bool noted_alike = entry(op, a).args.noted == entry(op, b).args.noted;
+  const Entry& one = entry(op, a);
+  const Entry& other = entry(op, b);
   if (calls_agree(op, a, b)) {
-    const std::string order = other_order(op, a, b);
-    return order.empty() ? other_replicas(op, a, b) : order;
+    if (one.args.order == other.args.order && one.args.replicas == other.args.replicas) return {};
+    std::string order = other_order(op, a, b);
+    return order.empty() ? other_replicas(op, a, b) : std::move(order);
   }
   if (a > b) std::swap(a, b);  // the same text in all processes
   std::string text = ranks_disagree(op, a, b);
-  if (!given_up_alike) {
+  if (one.print.given_up != other.print.given_up) {
     const std::scoped_lock lock(mutex_);
     text += given_up_text(op, a, b) + given_up_text(op, b, a);
   }
-  if (!noted_alike)
+  if (one.args.noted != other.args.noted)
     for (const int r : {a, b}) text += noted_text(op, r);
   return text;
 }
