@@ -181,7 +181,7 @@ std::shared_ptr<Recipe> recipe_of(const Tensor& x) {
 }
 
 void require_values(const Tensor& x) {
-  if (const auto recipe = recipe_of(x)) recipe->wait();
+  if (const auto recipe = recipe_of(x)) recipe->wait(WorkState::kAll);
 }
 
 void name_values(const Tensor& x, std::string_view name) {

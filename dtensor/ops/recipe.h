@@ -49,13 +49,11 @@ class Recipe final : public DeferredValues {
          DType dtype);
 
   // Fails: there are no values. Error{BadInput} names the tensor and what gives it values.
-  void issue_now() override { fail_empty(); }
-  void wait() override { fail_empty(); }
-  void wait_part(int) override { fail_empty(); }
-  bool ready() override { return true; }
-  bool waits_for_peers() const override { return false; }
-  int parts() const override { return 1; }
-  bool part_ready(int) override { return true; }
+  void note(WorkEvent event) override {
+    if (event == WorkEvent::Needed) fail_empty();
+  }
+  void wait(int) override { fail_empty(); }
+  WorkInfo info(int) const override { return {.waits_for_peers = false}; }
   std::string describe() const override;
 
   // Adds a write of x, one of the tensors that share this recipe.

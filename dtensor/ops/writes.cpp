@@ -97,8 +97,8 @@ void write_into_base(const Tensor& x, const Tensor& base, const Tensor& value) {
 
 // What is ordered on the device is not looked at: the host cannot know which kernels write.
 void require_over(const std::shared_ptr<WorkState>& work, std::string_view does) {
-  CS_REQUIRE(!work || !work->waits_for_peers() || work->ready(), "mark_written: ", work->describe(),
-             " is in flight and ", does,
+  CS_REQUIRE(!work || !work->info().waits_for_peers || work->ready(),
+             "mark_written: ", work->describe(), " is in flight and ", does,
              " the memory that was written; await it before writing, or get data() after it");
 }
 

@@ -21,7 +21,7 @@ class Later final : public IssuedLater {
       : source_(std::move(source)), target_(target), place_(std::move(place)) {}
   std::string describe() const override { return str_cat("a redistribute to ", target_); }
   const Tensor& made() {
-    issue_now();
+    note(WorkEvent::Needed);
     return made_;
   }
 

@@ -28,41 +28,21 @@ bool redistributes_are_deferred();
 // what `issue` returned.
 class IssuedLater : public WorkState {
  public:
-  void issue_now() final { static_cast<void>(work()); }
-  bool ready() final { return work().ready(); }
-  void wait() final { work().wait(); }
-  int parts() const final { return 1; }
-  bool part_ready(int) final { return ready(); }
-  void wait_part(int) final { wait(); }
-  bool waits_for_peers() const final { return !work_ || work_->waits_for_peers(); }
-  bool any_thread() const final { return work_ && work_->any_thread(); }
-  Look look(int part) final { return work().look(part); }
-  void begin_wait() final { work().begin_wait(); }
-  void end_wait() final {
-    if (work_) work_->end_wait();
+  Poll poll(Poller by, int) final { return issued().poll(by); }
+  void wait(int) final { issued().wait(); }
+  void check(std::int64_t waited_ns) final { issued().check(waited_ns); }
+  bool subscribe(Parker& parker) final { return issued().subscribe(parker); }
+  void note(WorkEvent event) final {
+    if (event != WorkEvent::Runs && event != WorkEvent::DependentAwaited) issued();
+    WorkState::note(event);
   }
-  bool listen(Parker& parker) final { return work().listen(parker); }
-  void deaf(Parker& parker) noexcept final {
-    if (work_) work_->deaf(parker);
-  }
-  void check(std::int64_t waited_ns) final { work().check(waited_ns); }
-  std::int64_t timeout_ns() const final { return work_ ? work_->timeout_ns() : 0; }
-  std::int64_t not_before(int part) const final { return work_ ? work_->not_before(part) : 0; }
-  void on_wait_abandoned() final { work().on_wait_abandoned(); }
-  void poison(const std::string& cause) final {
-    if (work_) work_->poison(cause);
-  }
-  Look push() final { return work().push(); }
-  std::string failure() const final { return work_ ? work_->failure() : ""; }
-  void mark_has_dependents() final { work().mark_has_dependents(); }
 
  private:
   virtual std::shared_ptr<WorkState> issue() = 0;
-  WorkState& work() {
-    if (!work_) work_ = issue();
-    return *work_;
+  WorkState& issued() {
+    if (!inner()) set_inner(issue());
+    return *inner();
   }
-  std::shared_ptr<WorkState> work_;
 };
 
 // redistribute_raw(source, target), issued when the result is first read.

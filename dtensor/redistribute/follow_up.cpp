@@ -18,22 +18,37 @@ bool FollowUp::follow_now() {
   return done();
 }
 
-void FollowUp::wait() {
+void FollowUp::wait(int) {
   if (!done()) {
-    if (before_) before_->wait();
+    WorkState::wait();
     while (!follow_now()) sched_yield();  // another thread is copying
-  } else if (before_) {                   // another thread has copied
-    before_->dependent_awaited();
+  } else {                                // another thread has copied
+    WorkState::note(WorkEvent::DependentAwaited);
   }
   if (error_) std::rethrow_exception(error_);
 }
 
-Look FollowUp::push() {
-  if (done()) return Look::Over;
-  const Look before = before_ ? before_->push() : Look::Over;
-  if (before != Look::Over || !failure().empty()) return before;
+Poll FollowUp::poll(Poller by, int) {
+  if (done()) return Poll::Done;
+  if (by == Poller::AnyThread) return poll_any_thread();
+  const Poll before = WorkState::poll(by);
+  if (by == Poller::Query && before == Poll::Done) wait(kAll);
+  return before;
+}
+
+Poll FollowUp::poll_any_thread() {
+  const Poll before = WorkState::poll(Poller::AnyThread);
+  if (before != Poll::Done || !failure().empty()) return before;
   while (!follow_now()) sched_yield();  // another thread is copying; it wakes nobody when done
-  return Look::Over;
+  return Poll::Done;
+}
+
+WorkInfo FollowUp::info(int) const {
+  if (inner() == nullptr) return {.any_thread = true};
+  WorkInfo info = inner()->info();
+  info.parts = 1;
+  if (done()) info.not_before = 0;
+  return info;
 }
 
 }  // namespace coshard

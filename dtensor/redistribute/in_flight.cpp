@@ -11,7 +11,7 @@ namespace {
 bool continues(const Tensor& x) {
   issue_deferred(x);
   return x.in_flight() && x.device()->kind() == DeviceKind::Cpu &&
-         (!x.storage()->pending || x.storage()->pending.state()->any_thread());
+         (!x.storage()->pending || x.storage()->pending.state()->info().any_thread);
 }
 
 }  // namespace
@@ -31,7 +31,7 @@ void share_pending_work(const Tensor& from, const Tensor& to) {
 }
 
 void issue_deferred(const Tensor& x) {
-  if (x.in_flight() && x.storage()->pending) x.storage()->pending.state()->issue_now();
+  if (x.in_flight() && x.storage()->pending) x.storage()->pending.state()->note(WorkEvent::Needed);
 }
 
 void chain(Collective& collective, const Tensor& from) {

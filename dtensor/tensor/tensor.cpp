@@ -51,8 +51,8 @@ bool Tensor::is_contiguous() const {
 }
 
 void Tensor::wait_in_place(WorkState& work, std::string_view who, std::string_view why) {
-  work.issue_now();
-  if (work.waits_for_peers()) count_wait_in_place(who);
+  work.note(WorkEvent::Needed);
+  if (work.info().waits_for_peers) count_wait_in_place(who);
   try {
     work.wait();
   } catch (const MissingIsHere& error) {

@@ -9,6 +9,27 @@
 
 namespace coshard {
 
+Poll WorkState::poll(Poller by, int part) { return inner_ ? inner_->poll(by, part) : Poll::Done; }
+void WorkState::wait(int part) {
+  if (inner_) inner_->wait(part);
+}
+void WorkState::check(std::int64_t waited_ns) {
+  if (inner_) inner_->check(waited_ns);
+}
+bool WorkState::subscribe(Parker& parker) { return inner_ && inner_->subscribe(parker); }
+void WorkState::unsubscribe(Parker& parker) noexcept {
+  if (inner_) inner_->unsubscribe(parker);
+}
+void WorkState::cancel(const std::string& cause) {
+  if (inner_) inner_->cancel(cause);
+}
+void WorkState::note(WorkEvent event) {
+  if (inner_) inner_->note(event);
+}
+WorkInfo WorkState::info(int part) const { return inner_ ? inner_->info(part) : WorkInfo(); }
+std::string WorkState::describe() const { return inner_ ? inner_->describe() : "a local step"; }
+std::string WorkState::failure() const { return inner_ ? inner_->failure() : ""; }
+
 bool WorkAwaiter::await_ready() const {
   Branch::current().throw_if_cancelled();
   if (has(Fault::NullWorkDoesNotSuspend) && !state_ && more_.empty()) return true;
@@ -18,7 +39,7 @@ bool WorkAwaiter::await_ready() const {
 void WorkAwaiter::await_suspend(std::coroutine_handle<> self) {
   Executor& executor = *(executor_ = Executor::current());
   Branch& branch = Branch::current();
-  each([](WorkState& state) { state.issue_now(); });  // in its own branch
+  each([](WorkState& state) { state.note(WorkEvent::Needed); });  // in its own branch
   if (resume_ == Resume::AsItComes) branch.unordered = true;
   // An unordered branch must not block ordered ones.
   if (branch.unordered) return executor.wait_unordered(*this, self);
@@ -28,7 +49,7 @@ void WorkAwaiter::await_suspend(std::coroutine_handle<> self) {
 void WorkAwaiter::await_resume() {
   Branch::current().throw_if_cancelled();
   if (error_) std::rethrow_exception(error_);
-  each([this](WorkState& state) { part_ < 0 ? state.wait() : state.wait_part(part_); });
+  each([this](WorkState& state) { state.wait(part_); });
 }
 
 void WorkAwaiter::give_up() noexcept {
@@ -36,47 +57,47 @@ void WorkAwaiter::give_up() noexcept {
   RankContext& rank = executor_->context();
   Branch& running = rank.branch();
   rank.set_branch(branch());
-  each([](WorkState& state) { state.on_wait_abandoned(); });
+  each([](WorkState& state) { state.note(WorkEvent::Abandoned); });
   rank.set_branch(running);
   executor_->give_up(*this);
 }
 
 // The first work that is not over; null: all are over.
-WorkState* WorkAwaiter::next_missing(Look& look) {
+WorkState* WorkAwaiter::next_missing(Poll& polled) {
   WorkState* missing = nullptr;
-  look = Look::Over;
+  polled = Poll::Done;
   each([&](WorkState& state) {
     if (missing != nullptr) return;
-    look = state.look(part_);
-    if (look != Look::Over) missing = &state;
+    polled = state.poll(Poller::Await, part_);
+    if (polled != Poll::Done) missing = &state;
   });
   return missing;
 }
 
-Look WorkAwaiter::look() {
-  if (error_) return Look::Over;
-  Look look = Look::Over;
-  WorkState* missing = next_missing(look);
+Poll WorkAwaiter::poll() {
+  if (error_) return Poll::Done;
+  Poll polled = Poll::Done;
+  WorkState* missing = next_missing(polled);
   if (missing != nullptr && !begun_) {
     begun_ = true;
-    each([](WorkState& state) { state.begin_wait(); });
+    each([](WorkState& state) { state.note(WorkEvent::StandsStill); });
   }
-  return look;
+  return polled;
 }
 
 void WorkAwaiter::rank_runs() {
   if (!std::exchange(begun_, false)) return;
-  each([](WorkState& state) { state.end_wait(); });
+  each([](WorkState& state) { state.note(WorkEvent::Runs); });
 }
 
-bool WorkAwaiter::listen(Parker& parker) {
+bool WorkAwaiter::subscribe(Parker& parker) {
   bool rings = true;
-  each([&](WorkState& state) { rings &= state.listen(parker); });
+  each([&](WorkState& state) { rings &= state.subscribe(parker); });
   return rings;
 }
 
-void WorkAwaiter::deaf(Parker& parker) noexcept {
-  each([&](WorkState& state) { state.deaf(parker); });
+void WorkAwaiter::unsubscribe(Parker& parker) noexcept {
+  each([&](WorkState& state) { state.unsubscribe(parker); });
 }
 
 std::int64_t WorkAwaiter::check(std::int64_t waited_ns) {
@@ -84,7 +105,8 @@ std::int64_t WorkAwaiter::check(std::int64_t waited_ns) {
   try {
     each([&](WorkState& state) {
       state.check(waited_ns);
-      const std::int64_t timeout = state.timeout_ns(), not_before = state.not_before(part_);
+      const WorkInfo info = state.info(part_);
+      const std::int64_t timeout = info.timeout_ns, not_before = info.not_before;
       if (timeout <= 0 && not_before == 0) return;
       const std::int64_t now = RankContext::current().parker().now();
       if (timeout > waited_ns) next = earlier(next, now + timeout - waited_ns);
@@ -99,7 +121,7 @@ std::int64_t WorkAwaiter::check(std::int64_t waited_ns) {
 bool WorkAwaiter::ends_in_time() const {
   bool ends = false;
   const std::int64_t now = RankContext::current().parker().now();
-  each([&](WorkState& state) { ends |= state.not_before(part_) > now; });
+  each([&](WorkState& state) { ends |= state.info(part_).not_before > now; });
   return ends;
 }
 
@@ -115,11 +137,11 @@ Work::Work(std::shared_ptr<WorkState> state, bool owns_memory)
 void Work::finish() noexcept {
   try {
     if (std::uncaught_exceptions() > exceptions_)
-      state_->poison(str_cat(state_->describe(), ": its buffers were freed by stack unwinding"));
+      state_->cancel(str_cat(state_->describe(), ": its buffers were freed by stack unwinding"));
     try {
       state_->wait();
     } catch (const MissingIsHere& error) {  // it will never complete, and its memory is freed
-      state_->poison(error.what());
+      state_->cancel(error.what());
       state_->wait();
     }
   } catch (...) {  // its awaiter was notified, or is unwinding after the first failure

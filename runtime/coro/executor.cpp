@@ -147,10 +147,10 @@ bool Executor::look_after_unordered() {
   for (Waiting* entry = unordered_.front(); entry != nullptr;) {
     Waiting* next = unordered_.after(*entry);
     context_->set_branch(*entry->branch_);
-    const Look look = entry->look();
-    found |= look == Look::Moved;
-    stands_still_ |= look != Look::Over;
-    if (look == Look::Over) {
+    const Poll polled = entry->poll();
+    found |= polled == Poll::Progressed;
+    stands_still_ |= polled != Poll::Done;
+    if (polled == Poll::Done) {
       give_up(*entry);
       found = true;
     }
@@ -169,7 +169,7 @@ std::int64_t Executor::check(Waiting& entry, std::int64_t now) {
 // Implements Fault::WaitingByCompletion, for tests.
 void Executor::first_over_to_front() {
   for (Waiting* entry = waiting_.front(); entry != nullptr; entry = waiting_.after(*entry)) {
-    if (entry->look() != Look::Over) continue;
+    if (entry->poll() != Poll::Done) continue;
     entry->unlink();
     waiting_.push_front(*entry);
     return;
@@ -196,10 +196,10 @@ bool Executor::turn() {
   }
   if (has(Fault::WaitingByCompletion)) first_over_to_front();
   context_->set_branch(*waiting_.front()->branch_);
-  const Look look = waiting_.front()->look();
-  if (look != Look::Over) {
+  const Poll polled = waiting_.front()->poll();
+  if (polled != Poll::Done) {
     stands_still_ = true;
-    return (moved || look == Look::Moved) && keep_looking();
+    return (moved || polled == Poll::Progressed) && keep_looking();
   }
   if (budget_ <= 0) {
     take_turns();
@@ -318,7 +318,7 @@ void Executor::idle() {
 bool Executor::spin(Waiting& head) {
   if (context_->parker().shares_its_thread()) return false;
   SpinWait spin_wait;
-  while (head.look() == Look::Stuck) {
+  while (head.poll() == Poll::Pending) {
     if (has_mail_.load(std::memory_order_relaxed)) return true;
     if (!spin_wait.spin()) return false;
   }
@@ -331,21 +331,21 @@ void Executor::sleep(Waiting* head, bool asio_works, std::int64_t wake_ns) {
   const std::int64_t now = parker.now();
   if (!timers_.empty()) wake_ns = earlier(wake_ns, timers_.begin()->first);
   bool only_by_ranks = !asio_works && wake_ns == 0;  // can only ranks wake it
-  struct Heard : std::vector<Waiting*> {
-    explicit Heard(Parker& parker) : parker(parker) {}
-    ~Heard() {
-      for (Waiting* entry : *this) entry->deaf(parker);
+  struct Subscriptions : std::vector<Waiting*> {
+    explicit Subscriptions(Parker& parker) : parker(parker) {}
+    ~Subscriptions() {
+      for (Waiting* entry : *this) entry->unsubscribe(parker);
     }
     Parker& parker;
   };
-  Heard heard(parker);
+  Subscriptions subscribed(parker);
   const auto attend = [&](Waiting& entry) {
     context_->set_branch(*entry.branch_);
-    if (!entry.listen(parker)) {
+    if (!entry.subscribe(parker)) {
       wake_ns = earlier(wake_ns, now + kPollNs);
       only_by_ranks = false;
     }
-    heard.push_back(&entry);
+    subscribed.push_back(&entry);
     only_by_ranks = only_by_ranks && !entry.ends_in_time();
     wake_ns = earlier(wake_ns, check(entry, now));
   };
@@ -354,7 +354,7 @@ void Executor::sleep(Waiting* head, bool asio_works, std::int64_t wake_ns) {
     attend(*e);
   for (Waiting* e = unordered_.front(); e != nullptr; e = unordered_.after(*e)) attend(*e);
   const bool stuck =
-      std::ranges::all_of(heard, [](Waiting* e) { return e->look() == Look::Stuck; });
+      std::ranges::all_of(subscribed, [](Waiting* e) { return e->poll() == Poll::Pending; });
   if (stuck && !has_mail_.load(std::memory_order_acquire) && (!only_by_ranks || nap.begin())) {
     boost::asio::io_context* context = asio_works ? asio_->context : nullptr;
     if (context != nullptr) {
@@ -592,7 +592,7 @@ void Executor::pump(const std::shared_ptr<void>& keep) {
       ~Pumping() { needs_pump = true; }
     } const pumping(needs_pump_);
     const Running running(*this);
-    stop_listening();
+    unsubscribe_all();
     budget_ = kBudget;
     fire_timers();
     while (more && budget_ > 0 && !asio_->root.done()) more = turn();
@@ -612,13 +612,13 @@ void Executor::discard() {
 
 void Executor::finish(const std::exception_ptr& error) {
   const auto finished = std::exchange(asio_->finished, nullptr);
-  stop_listening();
+  unsubscribe_all();
   discard();
   finished(error);
 }
 
-void Executor::stop_listening() noexcept {
-  for (Waiting* entry : std::exchange(heard_, {})) entry->deaf(bell());
+void Executor::unsubscribe_all() noexcept {
+  for (Waiting* entry : std::exchange(subscribed_, {})) entry->unsubscribe(bell());
 }
 
 // Nothing can run now: subscribes to the events waited for, and sets an alarm for the earliest
@@ -629,15 +629,15 @@ bool Executor::rest(const std::shared_ptr<void>& keep) {
   if (!timers_.empty()) wake_ns = earlier(wake_ns, timers_.begin()->first);
   const auto attend = [&](Waiting& entry) {
     context_->set_branch(*entry.branch_);
-    if (!entry.listen(bell())) wake_ns = earlier(wake_ns, now + kPollNs);
-    heard_.push_back(&entry);
+    if (!entry.subscribe(bell())) wake_ns = earlier(wake_ns, now + kPollNs);
+    subscribed_.push_back(&entry);
     wake_ns = earlier(wake_ns, check(entry, now));
   };
   if (Waiting* head = waiting_.front()) attend(*head);
   for (Waiting* e = unordered_.front(); e != nullptr; e = unordered_.after(*e)) attend(*e);
-  const auto moves = [](Waiting* entry) { return entry->look() != Look::Stuck; };
-  if (std::ranges::any_of(heard_, moves)) {
-    stop_listening();
+  const auto moves = [](Waiting* entry) { return entry->poll() != Poll::Pending; };
+  if (std::ranges::any_of(subscribed_, moves)) {
+    unsubscribe_all();
     return true;
   }
   const std::int64_t until = only_foreign_until(others_hold(keep));

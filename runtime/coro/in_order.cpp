@@ -37,7 +37,7 @@ std::coroutine_handle<> InOrderWait::ended(TaskPromiseBase&) noexcept {
   return std::noop_coroutine();
 }
 
-Look InOrderWait::look() { return task_.done() ? Look::Over : Look::Stuck; }
+Poll InOrderWait::poll() { return task_.done() ? Poll::Done : Poll::Pending; }
 
 void InOrderWait::give_up() noexcept {
   given_up_ = true;

@@ -110,7 +110,7 @@ class AsioRank : public std::enable_shared_from_this<AsioRank> {
       run_->state.failed({-1, text}, std::make_exception_ptr(PeerFailure(text)));
     }
     executor_.run_here([this] {
-      executor_.stop_listening();
+      executor_.unsubscribe_all();
       destroy_program();
       executor_.context().end();
     });

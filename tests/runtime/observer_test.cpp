@@ -159,7 +159,7 @@ TEST(ObserverTimes, TellOfWaitsInPlaceForEachPart) {
   on_watched_ranks([](Communicator& communicator, TimesOfWaits& times) -> Task<void> {
     const OverTheLink gather(CollectiveKind::AllGather, 1'000'000);
     const Work work = communicator.issue(gather.call);
-    work.state()->wait_part(1 - communicator.rank());
+    work.state()->wait(1 - communicator.rank());
     EXPECT_EQ(times.blocked, (Times{{0, 70}}));
     work.wait();
     EXPECT_EQ(times.blocked, (Times{{0, 70}}));

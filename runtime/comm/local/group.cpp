@@ -268,25 +268,25 @@ bool LocalGroup::is_none(const std::string& difference) {
 
 void LocalGroup::notify() {
   const std::scoped_lock lock(sleep_mutex_);
-  for (Parker* parker : listening_) parker->ring();
+  for (Parker* parker : parkers_) parker->ring();
 }
 
-void LocalGroup::listen(Parker& parker, bool for_part) {
+void LocalGroup::subscribe(Parker& parker, bool for_part) {
   {
     const std::scoped_lock lock(sleep_mutex_);
-    listening_.push_back(&parker);
+    parkers_.push_back(&parker);
   }
   // After the insertion: a ringer that sees the count also finds the parker.
   sleepers_.fetch_add(1);
   if (for_part) part_sleepers_.fetch_add(1);
 }
 
-void LocalGroup::deaf(Parker& parker, bool for_part) noexcept {
+void LocalGroup::unsubscribe(Parker& parker, bool for_part) noexcept {
   if (for_part) part_sleepers_.fetch_sub(1);
   sleepers_.fetch_sub(1);
   const std::scoped_lock lock(sleep_mutex_);
-  const auto here = std::ranges::find(listening_, &parker);
-  if (here != listening_.end()) listening_.erase(here);
+  const auto here = std::ranges::find(parkers_, &parker);
+  if (here != parkers_.end()) parkers_.erase(here);
 }
 
 namespace {
@@ -347,13 +347,13 @@ bool LocalGroup::count_arrival(CollectiveOp& op) {
 }
 
 // Advances what the send buffer of `rank` depends on. Over: it is complete, or has failed.
-Look LocalGroup::push_before(CollectiveOp& op, int rank) {
+Poll LocalGroup::poll_before(CollectiveOp& op, int rank) {
   WorkState& before = *entry(op, rank).args.after;
   try {
-    const Look look = before.push();
-    if (look != Look::Over) {
+    const Poll polled = before.poll(Poller::AnyThread);
+    if (polled != Poll::Done) {
       if (link_ != nullptr) note_not_before(op, rank);
-      return look;
+      return polled;
     }
     if (const std::string failure = before.failure(); !failure.empty())
       poison(str_cat(agreement_.side_text(op, rank), ": what it depends on failed: ", failure));
@@ -361,13 +361,13 @@ Look LocalGroup::push_before(CollectiveOp& op, int rank) {
     poison(str_cat(agreement_.side_text(op, rank),
                    ": preparing its send buffer failed: ", error.what()));
   }
-  return Look::Over;
+  return Poll::Done;
 }
 
 // Sleepers need the time too. Sequentially consistent: a waiter is seen here, or sees the time.
 void LocalGroup::note_not_before(CollectiveOp& op, int rank) {
   Entry& its = entry(op, rank);
-  const std::int64_t known = its.args.after->not_before(-1);
+  const std::int64_t known = its.args.after->info().not_before;
   if (known != 0 && its.not_before_ns.exchange(known) != known) ring(op);
 }
 
@@ -401,11 +401,11 @@ std::int64_t LocalGroup::not_before(const CollectiveOp& op) const {
 LocalGroup::Prepared LocalGroup::prepare(CollectiveOp& op, int rank) {
   Entry& its = entry(op, rank);
   if (!take(its.stage, Stage::Issued, Stage::Preparing, its.wanted)) return Prepared::Nothing;
-  const Look look = push_before(op, rank);
-  if (look != Look::Over) {
+  const Poll polled = poll_before(op, rank);
+  if (polled != Poll::Done) {
     its.stage.store(Stage::Issued);
     if (its.wanted.exchange(false)) ring(op);
-    return look == Look::Moved ? Prepared::Some : Prepared::Nothing;
+    return polled == Poll::Progressed ? Prepared::Some : Prepared::Nothing;
   }
   its.args.after.reset();
   op.unprepared.fetch_sub(1);

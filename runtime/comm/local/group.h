@@ -142,8 +142,8 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   void ring(const CollectiveOp& op);
   // From now on `parker` is rung; the caller checks the awaited state after this and before it
   // parks.
-  void listen(Parker& parker, bool for_part);
-  void deaf(Parker& parker, bool for_part) noexcept;
+  void subscribe(Parker& parker, bool for_part);
+  void unsubscribe(Parker& parker, bool for_part) noexcept;
 
  private:
   CollectiveOp& free_op();
@@ -153,7 +153,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   bool may_go_on() const;
   bool pause();
   enum class Prepared { Nothing, Some, Last };  // done; Last: and the last one to arrive
-  Look push_before(CollectiveOp& op, int rank);
+  Poll poll_before(CollectiveOp& op, int rank);
   void note_not_before(CollectiveOp& op, int rank);
   Prepared prepare(CollectiveOp& op, int rank);
   bool prepare_some(CollectiveOp& op);
@@ -196,8 +196,8 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
 
   alignas(64) mutable std::mutex cause_mutex_;
   std::string cause_;
-  std::mutex sleep_mutex_;  // guards listening_
-  std::vector<Parker*> listening_;
+  std::mutex sleep_mutex_;  // guards parkers_
+  std::vector<Parker*> parkers_;
 };
 
 // The groups of one run, so that a failure can reach them all.

@@ -69,7 +69,7 @@ std::shared_ptr<WorkState> LocalCommunicator::start(Collective collective) {
   if (device_ != nullptr) side = device_side(collective);
   const std::uint64_t print = fingerprint(collective, size());
   const std::uint64_t sequence = take_number(collective, print);
-  if (collective.after != nullptr) collective.after->mark_has_dependents();
+  if (collective.after != nullptr) collective.after->note(WorkEvent::HasDependent);
   CollectiveOp* op = nullptr;
   if (!group_->poisoned()) {
     help_when_much_is_in_flight();
@@ -113,7 +113,7 @@ std::uint64_t LocalCommunicator::take_number(const Collective& collective, std::
 
 std::shared_ptr<WorkState> LocalCommunicator::issue_message(Collective collective) {
   std::erase_if(messages_, [](const auto& message) { return message->over(); });
-  if (collective.after != nullptr) collective.after->mark_has_dependents();
+  if (collective.after != nullptr) collective.after->note(WorkEvent::HasDependent);
   DeviceSide side;
   if (device_ != nullptr) side = device_side(collective);
   std::shared_ptr<MessageWork> work;  // its destructor may take the lock

@@ -57,7 +57,7 @@ void LocalWork::block(int part, const Done& done, const Help& help) {
     }
     if (!parker.shares_its_thread() && spin_wait.spin()) continue;
     IdleScope nap(waiter_state());
-    const Listening ear(*this, rank);
+    const Subscription subscription(*this, rank);
     // The clock is read before the checks: whatever becomes due after it makes the park return at
     // once.
     const std::int64_t looked_ns = parker.now(), later = not_before(part);
@@ -90,21 +90,24 @@ WaiterState* LocalWork::waiter_state() const {
   return counts ? waiter_state : nullptr;
 }
 
-bool LocalWork::listen(Parker& parker) {
-  communicator_->group().listen(parker, by_parts());
+bool LocalWork::subscribe(Parker& parker) {
+  communicator_->group().subscribe(parker, by_parts());
   return waiter_state() == RankContext::current().waiter_state;
 }
-void LocalWork::deaf(Parker& parker) noexcept { communicator_->group().deaf(parker, by_parts()); }
-
-Look LocalWork::look(int part) {
-  if (settled_ || communicator_->group().poisoned()) return Look::Over;
-  if (part < 0 ? complete() : part_complete(part)) return Look::Over;
-  return help() || communicator_->help_any() ? Look::Moved : Look::Stuck;
+void LocalWork::unsubscribe(Parker& parker) noexcept {
+  communicator_->group().unsubscribe(parker, by_parts());
 }
 
-Look LocalWork::push() {
-  if (communicator_->group().poisoned() || complete()) return Look::Over;
-  return help() ? Look::Moved : Look::Stuck;
+Poll LocalWork::poll(Poller by, int part) {
+  check_part(part);
+  if (by == Poller::Query) return is_there(part) ? Poll::Done : Poll::Pending;
+  if (by == Poller::AnyThread) {
+    if (communicator_->group().poisoned() || complete()) return Poll::Done;
+    return help() ? Poll::Progressed : Poll::Pending;
+  }
+  if (settled_ || communicator_->group().poisoned()) return Poll::Done;
+  if (part < 0 ? complete() : part_complete(part)) return Poll::Done;
+  return help() || communicator_->help_any() ? Poll::Progressed : Poll::Pending;
 }
 
 std::string LocalWork::failure() const {
@@ -126,23 +129,39 @@ void LocalWork::end_wait() {
     watching->stalled(event_, begin_ns, rank_now_ns());
 }
 
-void LocalWork::on_wait_abandoned() {
+void LocalWork::note(WorkEvent event) {
+  switch (event) {
+    case WorkEvent::Needed: return;
+    case WorkEvent::StandsStill: return begin_wait();
+    case WorkEvent::Runs: return end_wait();
+    case WorkEvent::Abandoned: return note_abandoned();
+    case WorkEvent::HasDependent: return mark_has_dependents();
+    case WorkEvent::DependentAwaited: return dependent_awaited();
+  }
+}
+
+void LocalWork::note_abandoned() {
   // Not for messages, which only two ranks wait for: the others gave up nothing. Noted whatever has
   // arrived by then, so that it depends on the program, not on timing.
   if (!is_point_to_point(awaited_.kind)) communicator_->note_given_up(awaited_);
 }
 
-void LocalWork::poison(const std::string& cause) {
+void LocalWork::cancel(const std::string& cause) {
   if (!settled_ && !complete()) communicator_->group().poison(cause);
 }
 
-bool LocalWork::ready() {
+bool LocalWork::is_there(int) {
   if (settled_ || communicator_->group().poisoned()) return true;
   if (!complete()) help();
   return complete() && (device_op_ == nullptr || device_op_->over());
 }
 
-void LocalWork::wait() {
+void LocalWork::wait(int part) {
+  check_part(part);
+  part < 0 ? wait_for_all() : wait_part(part);
+}
+
+void LocalWork::wait_for_all() {
   if (settled_) return;
   begin_wait();
   block(
@@ -155,7 +174,7 @@ void LocalWork::settle() {
   if (device_op_ != nullptr) order_after(device_op_->end());
   settled_ = true;
   kept_ = Kept();  // released in compute stream order
-  if (after_) std::exchange(after_, nullptr)->dependent_awaited();
+  if (after_) std::exchange(after_, nullptr)->note(WorkEvent::DependentAwaited);
   communicator_->retire();
   if (event_.id == 0) return;
   if (Observer* watching = communicator_->observer()) {
@@ -215,18 +234,8 @@ bool LocalWork::data_move() const {
 }
 
 void LocalWork::check_part(int part) const {
-  CS_REQUIRE(part >= 0 && part < parts(), describe(), ": part ", part, " is out of range for ",
+  CS_REQUIRE(part >= kAll && part < parts(), describe(), ": part ", part, " is out of range for ",
              parts(), " parts");
-}
-
-bool LocalWork::part_ready(int part) {
-  check_part(part);
-  return ready();
-}
-
-void LocalWork::wait_part(int part) {
-  check_part(part);
-  wait();
 }
 
 // Orders work queued by peers before anything this rank frees.
@@ -339,9 +348,8 @@ bool OpWork::help_part(int part) {
          communicator_->group().help_part(*op_, part, communicator_->rank());
 }
 
-bool OpWork::part_ready(int part) {
-  if (awaited_.kind != CollectiveKind::AllGather) return LocalWork::part_ready(part);
-  check_part(part);
+bool OpWork::is_there(int part) {
+  if (part < 0 || awaited_.kind != CollectiveKind::AllGather) return LocalWork::is_there(part);
   if (communicator_->group().poisoned()) return true;
   if (device_op_ != nullptr)
     return complete() && device_op_->end_of_part(part, communicator_->rank())->query();
@@ -350,8 +358,7 @@ bool OpWork::part_ready(int part) {
 }
 
 void OpWork::wait_part(int part) {
-  if (awaited_.kind != CollectiveKind::AllGather) return LocalWork::wait_part(part);
-  check_part(part);
+  if (awaited_.kind != CollectiveKind::AllGather) return wait_for_all();
   if (device_op_ == nullptr) begin_wait();
   struct Waits {
     bool& it;

@@ -18,29 +18,20 @@ namespace coshard {
 class LocalWork : public WorkState {
  public:
   ~LocalWork() override;
-  bool ready() final;
-  void wait() final;
-  int parts() const override { return 1; }
-  bool part_ready(int part) override;
-  void wait_part(int part) override;
+  Poll poll(Poller by, int part) final;
+  void wait(int part) final;
   void check(std::int64_t waited_ns) final;
-  Look look(int part) final;
-  void begin_wait() final;
-  void end_wait() final;
-  bool listen(Parker& parker) final;
-  void deaf(Parker& parker) noexcept final;
-  // By the limit where it is awaited, else where it was issued, else the communicator's.
-  std::int64_t timeout_ns() const final {
-    const std::optional<std::int64_t> here = WaitLimit::here();
-    return here ? *here : limit_.value_or(communicator_->timeout_ns());
+  bool subscribe(Parker& parker) final;
+  void unsubscribe(Parker& parker) noexcept final;
+  void cancel(const std::string& cause) final;
+  void note(WorkEvent event) final;
+  WorkInfo info(int part) const final {
+    return {.parts = parts(),
+            .any_thread = true,
+            .timeout_ns = timeout_ns(),
+            .not_before = not_before(part)};
   }
-  std::int64_t not_before(int part) const final;
   std::string describe() const final { return awaited_.text(communicator_->group().title()); }
-  void on_wait_abandoned() final;
-  void poison(const std::string& cause) final;
-  void dependent_awaited() final;
-  bool any_thread() const final { return true; }
-  Look push() final;
   std::string failure() const final;
 
   // On devices, before the op can be queued: adds this rank's side, and keeps its buffers.
@@ -54,6 +45,7 @@ class LocalWork : public WorkState {
   LocalWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
             std::uint64_t number);
 
+  virtual int parts() const { return 1; }
   // On devices: queued, not necessarily done.
   virtual bool complete() const = 0;
   virtual bool help() = 0;       // does a share of the transfer; false: nothing to do now
@@ -68,11 +60,18 @@ class LocalWork : public WorkState {
   virtual std::int64_t link_ns(int part) const = 0;  // not_before(), with links
 
   virtual bool part_complete(int) const { return complete(); }
+  // Of a query: of a part, or of all.
+  virtual bool is_there(int part);
+  virtual void wait_part(int /*part*/) { wait_for_all(); }
+  virtual void mark_has_dependents() = 0;
   virtual bool by_parts() const { return false; }  // the arrival of a part alone may help
 
   template <class Done, class Help>
   void block(int part, const Done& done, const Help& help);
   void check_part(int part) const;
+  void wait_for_all();
+  void begin_wait();
+  void end_wait();
   const LinkQueue* link() const { return communicator_->group().link(); }  // null: none
   void settle();
   bool settled() const { return settled_; }
@@ -86,6 +85,14 @@ class LocalWork : public WorkState {
   std::shared_ptr<DeviceOp> device_op_;
 
  private:
+  // By the limit where it is awaited, else where it was issued, else the communicator's.
+  std::int64_t timeout_ns() const {
+    const std::optional<std::int64_t> here = WaitLimit::here();
+    return here ? *here : limit_.value_or(communicator_->timeout_ns());
+  }
+  std::int64_t not_before(int part) const;
+  void note_abandoned();
+  void dependent_awaited();
   void abandon();
   [[noreturn]] void fail_poisoned();
   [[noreturn]] void fail_timeout(std::int64_t waited_ns);
@@ -102,18 +109,18 @@ class LocalWork : public WorkState {
   const std::optional<std::int64_t> limit_ = WaitLimit::here();  // where it was issued
 
   // Held while a blocking wait sleeps.
-  class Listening final : public WaitInPlace {
+  class Subscription final : public WaitInPlace {
    public:
-    Listening(LocalWork& work, RankContext& rank) : work_(work), rank_(rank) {
-      work_.listen(rank_.parker());
+    Subscription(LocalWork& work, RankContext& rank) : work_(work), rank_(rank) {
+      work_.subscribe(rank_.parker());
       rank_.in_place = this;
     }
-    ~Listening() {
+    ~Subscription() {
       rank_.in_place = nullptr;
-      work_.deaf(rank_.parker());
+      work_.unsubscribe(rank_.parker());
     }
-    Listening(const Listening&) = delete;
-    Listening& operator=(const Listening&) = delete;
+    Subscription(const Subscription&) = delete;
+    Subscription& operator=(const Subscription&) = delete;
     std::string text() const override { return work_.describe(); }
 
    private:
@@ -135,14 +142,14 @@ class OpWork final : public LocalWork {
   OpWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
          std::uint64_t number, CollectiveOp* op);
   ~OpWork() override;
+
+ private:
   int parts() const override;
-  bool part_ready(int part) override;
+  bool is_there(int part) override;
   void wait_part(int part) override;
   void mark_has_dependents() override {
     if (op_ != nullptr) op_->has_dependents.store(true);
   }
-
- private:
   bool complete() const override {
     return op_ != nullptr && op_->over.load() &&
            (link() == nullptr || LinkQueue::now() >= op_->passage.end);
@@ -176,9 +183,9 @@ class MessageWork final : public LocalWork {
  public:
   MessageWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
               std::shared_ptr<Message> message);
-  void mark_has_dependents() override { message_->has_dependents.store(true); }
 
  private:
+  void mark_has_dependents() override { message_->has_dependents.store(true); }
   bool complete() const override {
     return message_->over() && (link() == nullptr || LinkQueue::now() >= message_->passage.end);
   }

@@ -111,7 +111,7 @@ void ThreadGroup::use(TransferClock& clock) {
 }
 
 std::int64_t ThreadGroup::progress() {
-  return registry_->progress != nullptr ? registry_->progress->look() : 0;
+  return registry_->progress != nullptr ? registry_->progress->poll() : 0;
 }
 
 void ThreadGroup::poll_remote() {

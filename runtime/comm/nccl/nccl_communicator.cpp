@@ -541,7 +541,7 @@ void NcclCommunicator::examine(NcclFlight& flight, std::int64_t waited_ns) {
   const std::shared_ptr<Event>& done = flight.operation->done;
   if (done != nullptr && done->query()) return;
   // A rank is missing but not overdue: data are still arriving from it.
-  if (flight.announced.state()->push() != Look::Over) return;
+  if (flight.announced.state()->poll(Poller::AnyThread) != Poll::Done) return;
   failed(ErrorKind::Timeout,
          failure_text(
              flight, str_cat("timeout after ", seconds(waited_ns), " s: all ranks have issued it, ",

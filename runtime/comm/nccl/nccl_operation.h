@@ -46,19 +46,18 @@ class NcclWork final : public WorkState {
  public:
   NcclWork(std::shared_ptr<NcclCommunicator> communicator, std::shared_ptr<NcclFlight> flight)
       : communicator_(std::move(communicator)), flight_(std::move(flight)) {}
-  // Whether the operation is complete on the device, or has failed.
-  bool ready() override;
+  // For a query: whether the operation is complete on the device, or has failed.
+  Poll poll(Poller by, int part) override;
   // Makes the compute stream wait for it; the host does not block.
-  void wait() override;
-  int parts() const override;
-  bool part_ready(int part) override;
-  void wait_part(int part) override;
-  bool waits_for_peers() const override { return false; }
-  Look look(int) override { return Look::Over; }
-  void on_wait_abandoned() override { flight_->announced.state()->on_wait_abandoned(); }
+  void wait(int part) override;
+  void note(WorkEvent event) override {
+    if (event == WorkEvent::Abandoned) flight_->announced.state()->note(event);
+  }
+  WorkInfo info(int) const override { return {.parts = parts(), .waits_for_peers = false}; }
   std::string_view path() const { return flight_->operation->path; }
 
  private:
+  int parts() const;
   void check_part(int part) const;
   std::shared_ptr<NcclCommunicator> communicator_;
   std::shared_ptr<NcclFlight> flight_;

@@ -3,27 +3,25 @@
 
 namespace coshard {
 
-bool NcclWork::ready() { return communicator_->part_there(*flight_, -1); }
+Poll NcclWork::poll(Poller by, int part) {
+  check_part(part);
+  if (by == Poller::AnyThread) return Poll::Pending;
+  return by == Poller::Await || communicator_->part_there(*flight_, part) ? Poll::Done
+                                                                          : Poll::Pending;
+}
 
-void NcclWork::wait() { communicator_->wait(*flight_); }
+void NcclWork::wait(int part) {
+  check_part(part);
+  part < 0 ? communicator_->wait(*flight_) : communicator_->wait_part(*flight_, part);
+}
 
 int NcclWork::parts() const {
   return flight_->kind == CollectiveKind::AllGather ? communicator_->size() : 1;
 }
 
 void NcclWork::check_part(int part) const {
-  CS_REQUIRE(part >= 0 && part < parts(), to_string(flight_->kind), ": part ", part,
+  CS_REQUIRE(part >= kAll && part < parts(), to_string(flight_->kind), ": part ", part,
              " is out of range for ", parts(), " parts");
-}
-
-bool NcclWork::part_ready(int part) {
-  check_part(part);
-  return communicator_->part_there(*flight_, part);
-}
-
-void NcclWork::wait_part(int part) {
-  check_part(part);
-  communicator_->wait_part(*flight_, part);
 }
 
 std::string_view nccl_path(const Work& work) {

@@ -14,8 +14,27 @@ class VirtualWork final : public WorkState {
   VirtualWork(std::shared_ptr<VirtualCommunicator> on, std::shared_ptr<Transfer> transfer,
               int parts)
       : communicator_(std::move(on)), transfer_(std::move(transfer)), parts_(parts) {}
-  bool ready() override { return true; }
-  void wait() override {
+  // Parts arrive in the order rank, rank+1, rank+2, …
+  void wait(int part) override {
+    check_part(part);
+    const int after = (part - communicator_->rank() + parts_) % parts_;
+    if (part < 0 || after == parts_ - 1) return wait_for_all();
+    const std::int64_t begin = compute().now;
+    wait_until_arrived(after);
+    Observer* watching = observer();
+    if (watching != nullptr && compute().now > begin)
+      watching->stalled(event, begin, compute().now);
+  }
+  Poll poll(Poller, int part) override {
+    check_part(part);
+    return Poll::Done;
+  }
+  WorkInfo info(int) const override { return {.parts = parts_, .waits_for_peers = false}; }
+
+  CommEvent event;
+
+ private:
+  void wait_for_all() {
     communicator_->throw_if_poisoned();
     const std::int64_t begin = compute().now, done = wait_until_arrived(parts_ - 1);
     if (told_) return;
@@ -25,28 +44,6 @@ class VirtualWork final : public WorkState {
       watching->ready(event, begin, done, compute().now);
     }
   }
-  bool waits_for_peers() const override { return false; }
-  int parts() const override { return parts_; }
-  bool part_ready(int part) override {
-    check_part(part);
-    return true;
-  }
-  // Parts arrive in the order rank, rank+1, rank+2, …
-  void wait_part(int part) override {
-    check_part(part);
-    const int after = (part - communicator_->rank() + parts_) % parts_;
-    if (after == parts_ - 1) return wait();
-    const std::int64_t begin = compute().now;
-    wait_until_arrived(after);
-    Observer* watching = observer();
-    if (watching != nullptr && compute().now > begin)
-      watching->stalled(event, begin, compute().now);
-  }
-  Look look(int) override { return Look::Over; }
-
-  CommEvent event;
-
- private:
   VirtualStream& compute() const { return communicator_->device().compute_stream(); }
   Observer* observer() const { return event.id != 0 ? communicator_->observer() : nullptr; }
   std::int64_t wait_until_arrived(int part) {
@@ -56,7 +53,7 @@ class VirtualWork final : public WorkState {
     return at;
   }
   void check_part(int part) const {
-    CS_REQUIRE(part >= 0 && part < parts_, "part ", part, " is out of range for ", parts_,
+    CS_REQUIRE(part >= kAll && part < parts_, "part ", part, " is out of range for ", parts_,
                " parts");
   }
 

@@ -12,13 +12,9 @@ using testing::alone;
 // Over when it is told so.
 class Before final : public WorkState {
  public:
-  bool ready() override { return over; }
-  void wait() override { over = true; }
-  int parts() const override { return 1; }
-  bool part_ready(int) override { return over; }
-  void wait_part(int) override { over = true; }
-  Look push() override { return over ? Look::Over : Look::Stuck; }
-  void on_wait_abandoned() override { ++given_ups; }
+  Poll poll(Poller, int) override { return over ? Poll::Done : Poll::Pending; }
+  void wait(int) override { over = true; }
+  void note(WorkEvent event) override { given_ups += event == WorkEvent::Abandoned ? 1 : 0; }
   std::string describe() const override { return "the one before"; }
   bool over = false;
   int given_ups = 0;
@@ -29,12 +25,12 @@ TEST(FollowUpOf, IsDoneOnceWhenTheOneBeforeIsOver) {
   int done = 0;
   FollowUp after(before, [&] { ++done; });
   EXPECT_FALSE(after.ready());
-  EXPECT_EQ(after.push(), Look::Stuck);
+  EXPECT_EQ(after.poll(Poller::AnyThread, WorkState::kAll), Poll::Pending);
   EXPECT_EQ(after.describe(), "the one before");
   EXPECT_EQ(done, 0);
   before->over = true;
-  EXPECT_EQ(after.push(), Look::Over);
-  after.wait();
+  EXPECT_EQ(after.poll(Poller::AnyThread, WorkState::kAll), Poll::Done);
+  after.wait(WorkState::kAll);
   EXPECT_TRUE(after.ready());
   EXPECT_EQ(done, 1);
 }
@@ -43,7 +39,7 @@ TEST(FollowUpOf, AWaitWaitsForTheOneBeforeAndNothingBeforeIsNoWait) {
   const auto before = std::make_shared<Before>();
   int done = 0;
   FollowUp after(before, [&] { ++done; });
-  after.wait();
+  after.wait(WorkState::kAll);
   EXPECT_TRUE(before->over);
   EXPECT_EQ(done, 1);
   FollowUp alone(nullptr, [&] { ++done; });
@@ -54,8 +50,8 @@ TEST(FollowUpOf, AWaitWaitsForTheOneBeforeAndNothingBeforeIsNoWait) {
 TEST(FollowUpOf, WhatItThrowsIsThrownByEachWaitAndIsItsFailure) {
   FollowUp after(nullptr, [] { fail(ErrorKind::BadInput, "no room"); });
   EXPECT_EQ(after.failure(), "");
-  EXPECT_THROW(after.wait(), Error);
-  EXPECT_THROW(after.wait(), Error);
+  EXPECT_THROW(after.wait(WorkState::kAll), Error);
+  EXPECT_THROW(after.wait(WorkState::kAll), Error);
   EXPECT_NE(after.failure().find("no room"), std::string::npos);
 }
 
@@ -63,9 +59,9 @@ TEST(FollowUpOf, TellsTheOneBeforeThatItWasGivenUpUnlessThatIsUnnoted) {
   const auto before = std::make_shared<Before>();
   FollowUp noted(before, [] {}), unnoted(
                                      before, [] {}, GivenUp::Unnoted);
-  noted.on_wait_abandoned();
+  noted.note(WorkEvent::Abandoned);
   EXPECT_EQ(before->given_ups, 1);
-  unnoted.on_wait_abandoned();
+  unnoted.note(WorkEvent::Abandoned);
   EXPECT_EQ(before->given_ups, 1);
 }
 

@@ -197,7 +197,7 @@ Task<void> check_parts(Communicator& communicator, bool in_place) {
   for (int place = 0; place < ranks; ++place) {
     const int part = (communicator.rank() + place) % ranks;
     if (in_place) {
-      work.state()->wait_part(part);
+      work.state()->wait(part);
     } else {
       WorkAwaiter awaiter(work.state(), part);
       co_await awaiter;
@@ -205,7 +205,7 @@ Task<void> check_parts(Communicator& communicator, bool in_place) {
     EXPECT_EQ(virtual_now() - begin, place == 0 ? 0 : kLatency + place * kPart) << place;
     const int next = (part + 1) % ranks;
     if (place + 1 < ranks) {
-      EXPECT_FALSE(work.state()->part_ready(next));
+      EXPECT_FALSE(work.state()->ready(next));
     }
   }
   EXPECT_TRUE(work.ready());

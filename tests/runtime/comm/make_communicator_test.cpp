@@ -17,12 +17,7 @@ using testing::quick_options;
 // What is issued on it is issued on another one.
 class DummyWork final : public WorkState {
  public:
-  explicit DummyWork(Work inner) : inner_(std::move(inner)) {}
-  bool ready() override { return inner_.ready(); }
-  void wait() override { inner_.wait(); }
-  int parts() const override { return inner_.state()->parts(); }
-  bool part_ready(int part) override { return inner_.state()->part_ready(part); }
-  void wait_part(int part) override { inner_.state()->wait_part(part); }
+  explicit DummyWork(Work inner) : WorkState(inner.state()), inner_(std::move(inner)) {}
   std::string describe() const override { return "a dummy"; }
 
  private:

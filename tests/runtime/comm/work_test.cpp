@@ -89,7 +89,7 @@ TEST(Failure, ARankThatLeftIsNamedAtOnce) {
         c.kind = CollectiveKind::AllGather;
         c.extent = 8;
         c.recv = whole.put();
-        comm.issue(c).state()->wait_part(1);
+        comm.issue(c).state()->wait(1);
         device_here()->synchronize();
       }
       comm.issue(c).wait();

@@ -147,9 +147,9 @@ class Busy final : public Waiting {
   }
   bool await_resume() const { return checks_ == 3; }
   void give_up() noexcept override {}
-  Look look() override { return checks_ == 3 || ++looks_ == kMany ? Look::Over : Look::Moved; }
-  bool listen(Parker&) override { return false; }
-  void deaf(Parker&) noexcept override {}
+  Poll poll() override { return checks_ == 3 || ++looks_ == kMany ? Poll::Done : Poll::Progressed; }
+  bool subscribe(Parker&) override { return false; }
+  void unsubscribe(Parker&) noexcept override {}
   std::int64_t check(std::int64_t) override { return ++checks_, 0; }
   std::string describe() const override { return "busy"; }
 

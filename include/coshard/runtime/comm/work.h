@@ -15,58 +15,71 @@ namespace coshard {
 
 class Executor;
 
-// The shared state behind a Work; one per issued collective and rank.
+// Who polls a work, and so when it is Done.
+enum class Poller : std::uint8_t {
+  Await,      // its rank, which would block: once wait() no longer blocks the host
+  Query,      // its rank, which goes on: once it is complete, on the device too, or has failed
+  AnyThread,  // for work that depends on it, if info().any_thread: once the data are there or lost
+};
+
+// What its rank does to a work beside polling it and waiting for it.
+enum class WorkEvent : std::uint8_t {
+  Needed,            // issue it, if that was deferred
+  StandsStill,       // the rank has nothing else to do from now on: see Waiting
+  Runs,              // it has again
+  Abandoned,         // the rank has given up its await
+  HasDependent,      // other work depends on it: also ring those that wait for the dependent
+  DependentAwaited,  // work that depended on it was awaited: if it is over, observers are told so
+};
+
+struct WorkInfo {
+  int parts = 1;                // all_gather: one per rank
+  bool waits_for_peers = true;  // wait() may block the host for a peer
+  bool any_thread = false;      // false: only its own rank can tell when it is over
+  std::int64_t timeout_ns = 0;  // of a wait; 0: none
+  // The time, by the rank's clock, before which the work (or its part) cannot complete; nothing
+  // rings then. May change until the next ring. 0: something will ring.
+  std::int64_t not_before = 0;
+};
+
+// The shared state behind a Work; one per issued collective and rank. One that holds another, which
+// it relays, overrides what differs. A `part` is one rank's shard of an all_gather; kAll: all.
 class WorkState {
  public:
+  static constexpr int kAll = -1;
+
   virtual ~WorkState() = default;
-  // Issues the collective if that was deferred; otherwise does nothing.
-  virtual void issue_now() {}
-  // True: complete on this rank, or failed, so that wait() throws at once. Never blocks; does a
-  // share of the transfer, so that polling alone makes progress.
-  virtual bool ready() = 0;
+
+  // Never blocks; does a share of the transfer, so that polling alone makes progress.
+  virtual Poll poll(Poller by, int part = kAll);
   // Blocks in place, helping with the transfer, until complete; throws the typed error. No user
   // handler and no coroutine runs meanwhile. On a device with streams it waits only until the
   // transfer is queued: the compute stream is ordered after it, and a later failure is thrown by
   // the host's next wait.
-  virtual void wait() = 0;
-  // Whether wait() may block the host for a peer.
-  virtual bool waits_for_peers() const { return true; }
-  virtual int parts() const = 0;          // all_gather: one per rank; otherwise 1
-  virtual bool part_ready(int part) = 0;  // all_gather: rank `part`'s shard has arrived in recv
-  virtual void wait_part(int part) = 0;
+  virtual void wait(int part = kAll);
   // Called during a wait, `waited_ns` long so far, for something that includes this: throws what
   // wait() would if this has failed or is past the deadline. Never blocks.
-  virtual void check(std::int64_t /*waited_ns*/) {}
-
-  // For an await of all parts (`part` < 0) or one: Over once wait() will not block the host;
-  // otherwise whether a share of the transfer was done.
-  virtual Look look(int part) {
-    return (part < 0 ? ready() : part_ready(part)) ? Look::Over : Look::Stuck;
-  }
-  // See Waiting. begin_wait: from now on the rank has nothing else to do; end_wait: it has again.
-  virtual void begin_wait() {}
-  virtual void end_wait() {}
-  virtual bool listen(Parker&) { return false; }
-  virtual void deaf(Parker&) noexcept {}
-  virtual std::int64_t timeout_ns() const { return 0; }
-  // The time, by the rank's clock, before which this (or its part) cannot complete; nothing rings
-  // then. May change until the next ring. 0: something will ring.
-  virtual std::int64_t not_before(int /*part*/) const { return 0; }
-  virtual std::string describe() const { return "a collective"; }
-  // This rank has given up its await.
-  virtual void on_wait_abandoned() {}
+  virtual void check(std::int64_t waited_ns);
+  // See Waiting.
+  virtual bool subscribe(Parker& parker);
+  virtual void unsubscribe(Parker& parker) noexcept;
   // Memory that the library does not own is about to be freed: no rank may use it any more.
-  virtual void poison(const std::string& /*cause*/) {}
-  // Whether push() may be called, on any thread. False: only its own rank can tell when it is over.
-  virtual bool any_thread() const { return false; }
-  // Does a share of the transfer; Over if the data have arrived or never will.
-  virtual Look push() { return Look::Stuck; }
+  virtual void cancel(const std::string& cause);
+  virtual void note(WorkEvent event);
+  virtual WorkInfo info(int part = kAll) const;
+  virtual std::string describe() const;
   // Why the data will never arrive; "": not known to have failed.
-  virtual std::string failure() const { return ""; }
-  // Other work depends on it: also ring those that wait for the dependent.
-  virtual void mark_has_dependents() {}
-  // Work that depended on it has been awaited: if it is over, observers are told so.
-  virtual void dependent_awaited() {}
+  virtual std::string failure() const;
+
+  bool ready(int part = kAll) { return poll(Poller::Query, part) == Poll::Done; }
+
+ protected:
+  explicit WorkState(std::shared_ptr<WorkState> inner = nullptr) : inner_(std::move(inner)) {}
+  const std::shared_ptr<WorkState>& inner() const { return inner_; }
+  void set_inner(std::shared_ptr<WorkState> inner) { inner_ = std::move(inner); }
+
+ private:
+  std::shared_ptr<WorkState> inner_;  // null: nothing to wait for, unless overridden
 };
 
 using WorkStates = std::vector<std::shared_ptr<WorkState>>;
@@ -94,16 +107,16 @@ class WorkAwaiter : public Waiting {
   const std::shared_ptr<WorkState>& awaited() const noexcept { return state_; }
 
   void give_up() noexcept final;
-  Look look() final;
-  bool listen(Parker& parker) final;
-  void deaf(Parker& parker) noexcept final;
+  Poll poll() final;
+  bool subscribe(Parker& parker) final;
+  void unsubscribe(Parker& parker) noexcept final;
   std::int64_t check(std::int64_t waited_ns) final;
   bool ends_in_time() const final;
   void rank_runs() final;
   std::string describe() const final;
 
  private:
-  WorkState* next_missing(Look& look);
+  WorkState* next_missing(Poll& look);
   template <class F>
   void each(const F& f) const {
     if (state_) f(*state_);

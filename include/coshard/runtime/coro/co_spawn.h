@@ -67,7 +67,7 @@ class Spawned : public std::enable_shared_from_this<Spawned<T, Handler>> {
   void destroy() {
     if (std::exchange(over_, true)) return;
     executor_.run_here([this] {
-      executor_.stop_listening();
+      executor_.unsubscribe_all();
       task_ = Task<T>();
       executor_.discard();
     });

@@ -64,9 +64,9 @@ class WaitingQueue {
   struct End final : Waiting {
     ~End() { next_ = nullptr; }
     void give_up() noexcept override {}
-    Look look() override { return Look::Stuck; }
-    bool listen(Parker&) override { return false; }
-    void deaf(Parker&) noexcept override {}
+    Poll poll() override { return Poll::Pending; }
+    bool subscribe(Parker&) override { return false; }
+    void unsubscribe(Parker&) noexcept override {}
     std::int64_t check(std::int64_t) override { return 0; }
     std::string describe() const override { return ""; }
     using Waiting::next_;
@@ -230,7 +230,7 @@ class Executor {
   std::shared_ptr<void> keep_alive() const;
   // The same: sets the owner early, for what is started before launch().
   void belongs_to(const std::shared_ptr<void>& owner);
-  // The same: forgets the root, which has been destroyed. Call after stop_listening().
+  // The same: forgets the root, which has been destroyed. Call after unsubscribe_all().
   void discard();
   // Registers what co_spawn started beside this executor's program: `destroy` destroys its task, if
   // `owner` is alive. On this executor's thread.
@@ -240,7 +240,7 @@ class Executor {
   // On the user's context: calls `work` as a task would, with this executor and its state current.
   void run_here(const std::function<void()>& work);
   // The same: peers no longer ring. Call before the tasks that wait for them are destroyed.
-  void stop_listening() noexcept;
+  void unsubscribe_all() noexcept;
 
   RankContext& context() const noexcept { return *context_; }
 
@@ -351,8 +351,8 @@ class Executor {
   std::unique_ptr<PumpParker> pump_parker_;   // on the user's context
   std::unique_ptr<RankContext> own_context_;  // on the user's context, unless it is beside another
   std::unique_ptr<Branch> own_branch_;        // beside another
-  Executor* host_ = nullptr;     // the one it is beside, which may be gone when this is over
-  std::vector<Waiting*> heard_;  // on the user's context, until the next pump
+  Executor* host_ = nullptr;          // the one it is beside, which may be gone when this is over
+  std::vector<Waiting*> subscribed_;  // on the user's context, until the next pump
   std::unique_ptr<Asio> asio_;
 };
 

@@ -44,9 +44,9 @@ class InOrderWait final : public Join, public Waiting {
 
   std::coroutine_handle<> ended(TaskPromiseBase& child) noexcept override;
   void give_up() noexcept override;
-  Look look() override;
-  bool listen(Parker&) override { return true; }  // what ends the task runs on this executor
-  void deaf(Parker&) noexcept override {}
+  Poll poll() override;
+  bool subscribe(Parker&) override { return true; }  // what ends the task runs on this executor
+  void unsubscribe(Parker&) noexcept override {}
   std::int64_t check(std::int64_t) override { return 0; }
   std::string describe() const override;
   bool ends_elsewhere() const override { return false; }

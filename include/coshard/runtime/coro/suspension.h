@@ -13,10 +13,10 @@ class Branch;
 class Parker;
 
 // The result of polling something awaited.
-enum class Look : std::uint8_t {
-  Over,   // the coroutine may continue
-  Moved,  // not yet, but a share of the work was done: poll again
-  Stuck,  // not yet, and nothing can be done here
+enum class Poll : std::uint8_t {
+  Done,        // the coroutine may continue
+  Progressed,  // not yet, but a share of the work was done: poll again
+  Pending,     // not yet, and nothing can be done here
 };
 
 class Suspension {
@@ -37,17 +37,17 @@ class Suspension {
 class Waiting : public Suspension {
  public:
   // Does a share of the remaining work. Called for the head of the queue only.
-  virtual Look look() = 0;
-  // The rank is about to sleep on this head: rings `parker` whenever look() may have changed, until
-  // deaf(). False: nothing will ring, so it must be polled.
-  virtual bool listen(Parker& parker) = 0;
-  virtual void deaf(Parker& parker) noexcept = 0;
+  virtual Poll poll() = 0;
+  // The rank is about to sleep on this head: rings `parker` whenever poll() may have changed, until
+  // unsubscribe(). False: nothing will ring, so it must be polled.
+  virtual bool subscribe(Parker& parker) = 0;
+  virtual void unsubscribe(Parker& parker) noexcept = 0;
   // It has been the head for `waited_ns`: completes it if it has failed or is past its deadline.
   // Returns when to check again, by the rank's clock; 0: when rung.
   virtual std::int64_t check(std::int64_t waited_ns) = 0;
   // "all_reduce #3 on tp[2] at train.cpp:88": for reports of what a rank waits for.
   virtual std::string describe() const = 0;
-  // The rank, which stood still for it since look(), runs again although it may not be over.
+  // The rank, which stood still for it since poll(), runs again although it may not be over.
   virtual void rank_runs() {}
   // Whether something outside this executor ends it: a peer, another thread.
   virtual bool ends_elsewhere() const { return true; }

@@ -175,7 +175,7 @@ void ProgressThreads::sleep(Helper& helper, std::int64_t wake_ns) {
   helper.asleep.store(false);
 }
 
-std::int64_t ProgressThreads::look() {
+std::int64_t ProgressThreads::poll() {
   std::int64_t wake_ns = 0;
   for (bool moved = true; moved && !stopping_.load();) {
     Snapshot offered;

@@ -26,7 +26,7 @@ struct Message;
 class ProgressThreads {
  public:
   // `remote`: driven while something is in flight; null: all ranks are here.
-  // `clock`: a simulation's, which has no threads and calls look() when notified.
+  // `clock`: a simulation's, which has no threads and calls poll() when notified.
   explicit ProgressThreads(int threads, std::shared_ptr<RemoteRanks> remote = nullptr,
                            TransferClock* clock = nullptr);
   ~ProgressThreads() { stop(); }
@@ -47,7 +47,7 @@ class ProgressThreads {
   // detector outlives them.
   void count_in(DeadlockDetector& deadlock_detector);
   // Helps until nothing advances. Returns when to look again without a ring; 0: never.
-  std::int64_t look();
+  std::int64_t poll();
   // Ends and joins the threads; later offers are ignored. Not on one of them.
   void stop() noexcept;
 

@@ -13,25 +13,25 @@ std::size_t bytes_of(const Message& message) {
   return static_cast<std::size_t>(send_elements(message.send, 2, 0)) * size_of(message.send.dtype);
 }
 
-Look Message::push_before(std::string& failure) {
-  if (send.after == nullptr) return Look::Over;
+Poll Message::poll_before(std::string& failure) {
+  if (send.after == nullptr) return Poll::Done;
   try {
-    const Look look = send.after->push();
-    if (look != Look::Over) return look;
+    const Poll polled = send.after->poll(Poller::AnyThread);
+    if (polled != Poll::Done) return polled;
     failure = send.after->failure();
   } catch (const std::exception& error) {
     failure = error.what();
   }
-  if (!failure.empty()) return Look::Stuck;
+  if (!failure.empty()) return Poll::Pending;
   send.after.reset();
-  return Look::Over;
+  return Poll::Done;
 }
 
 bool Message::help(std::string& failure) {
   if (!take(state, MessageState::Matched, MessageState::Taken, wanted)) return false;
-  if (const Look before = push_before(failure); before != Look::Over) {
+  if (const Poll before = poll_before(failure); before != Poll::Done) {
     state.store(MessageState::Matched);
-    return before == Look::Moved;
+    return before == Poll::Progressed;
   }
   if (carry) {
     state.store(MessageState::Moving);

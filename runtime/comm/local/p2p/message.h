@@ -59,7 +59,7 @@ struct Message {
 
  private:
   void end();
-  Look push_before(std::string& failure);  // by the thread that has taken it
+  Poll poll_before(std::string& failure);  // by the thread that has taken it
 };
 
 std::size_t bytes_of(const Message& message);

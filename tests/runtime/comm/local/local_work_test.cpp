@@ -136,24 +136,24 @@ TEST(InFlight, APartOfAnAllGatherIsReadyWhenItsSourceHasIssued) {
       if (rank == 2) signal(comm, CollectiveKind::Recv, 0, one).wait();
       const Work work = comm.issue(gather_of(send, recv));
       WorkState& state = *work.state();
-      ASSERT_EQ(state.parts(), 3);
+      ASSERT_EQ(state.info().parts, 3);
       if (rank == 0) {
-        state.wait_part(1);
+        state.wait(1);
         recv.get();
         EXPECT_EQ(recv[size], 2.0F);
         EXPECT_EQ(recv[2 * size - 1], 2.0F);
-        EXPECT_TRUE(state.part_ready(0));
+        EXPECT_TRUE(state.ready(0));
         EXPECT_EQ(recv.get()[0], 1.0F);
-        EXPECT_FALSE(state.part_ready(2));
+        EXPECT_FALSE(state.ready(2));
         EXPECT_FALSE(work.ready());
         signal(comm, CollectiveKind::Send, 2, one).wait();
-        state.wait_part(2);
+        state.wait(2);
         EXPECT_EQ(recv.get().back(), 3.0F);
       }
       work.wait();
       for (std::size_t part = 0; part < 3; ++part) {
         EXPECT_EQ(recv.get()[part * size], static_cast<float>(part + 1));
-        EXPECT_TRUE(state.part_ready(static_cast<int>(part)));
+        EXPECT_TRUE(state.ready(static_cast<int>(part)));
       }
     });
   }
@@ -172,7 +172,7 @@ TEST(InFlight, APartThatArrivesWhileItsWaiterSleepsWakesIt) {
       const Work work = comm.issue(gather_of(send, recv));
       if (rank == 0) {
         const std::int64_t begin_ns = now_ns();
-        work.state()->wait_part(1);
+        work.state()->wait(1);
         EXPECT_LT(now_ns() - begin_ns, kSecond);
         stage = 1;
       }

@@ -220,15 +220,15 @@ TEST(NcclCollectives, AnAllGatherByPartsIsThereShardByShard) {
     const NcclNumbers from(mine, std::vector<float>(4, static_cast<float>(mine.rank + 1)));
     const NcclNumbers to(mine, std::vector<float>(12, 0.0F));
     const Work work = mine.comm->issue(gather_of(from, to));
-    ASSERT_EQ(work.state()->parts(), 3);
+    ASSERT_EQ(work.state()->info().parts, 3);
     for (int k = 0; k < 3; ++k) {
       const int part = (mine.rank + k) % 3;
-      work.state()->wait_part(part);
+      work.state()->wait(part);
       // What the compute stream does now sees this part.
       std::vector<float> shard(4);
       mine.device->download(shard.data(), static_cast<float*>(to.buffer->data()) + 4 * part, 16);
       EXPECT_EQ(shard, std::vector<float>(4, static_cast<float>(part + 1)));
-      EXPECT_TRUE(work.state()->part_ready(part) || k > 0);
+      EXPECT_TRUE(work.state()->ready(part) || k > 0);
     }
     work.wait();
     EXPECT_EQ(take_fake_nccl_trace(mine.rank), "ncclSend+ncclRecv,ncclSend+ncclRecv");

@@ -75,17 +75,17 @@ TEST(VirtualCommunicator, AnHiddenCollectiveCostsNothing) {
 TEST(VirtualCommunicator, ShardsArriveOwnFirstAndInTheOrderOfRanks) {
   Rank rank;
   const Work work = rank.world->issue(rank.gather(400));
-  work.state()->wait_part(0);
+  work.state()->wait(0);
   EXPECT_EQ(rank.now(), 0);
-  work.state()->wait_part(1);
+  work.state()->wait(1);
   EXPECT_EQ(rank.now(), 410);
-  work.state()->wait_part(2);
+  work.state()->wait(2);
   EXPECT_EQ(rank.now(), 810);
   work.wait();
   EXPECT_EQ(
       rank.waits.text,
       "world all_gather@0 #0 stalled 0 to 410 #0 stalled 410 to 810 #0 waited 400 done 1210 ");
-  EXPECT_THROW(work.state()->wait_part(4), Error);
+  EXPECT_THROW(work.state()->wait(4), Error);
 }
 
 TEST(VirtualCommunicator, CommunicatorsOfOneLinkShareItAndOthersDoNot) {

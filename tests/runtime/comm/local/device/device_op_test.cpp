@@ -41,7 +41,7 @@ bool exchange(std::size_t size) {
     gather.recv = whole.data();
     gather.keep_send = sum.buffer();
     const Work gathered = comm.issue(gather);
-    for (int part = 0; part < 2; ++part) gathered.state()->wait_part(part);
+    for (int part = 0; part < 2; ++part) gathered.state()->wait(part);
     gathered.wait();
     for (std::int64_t i = 0; i < sum.size(); ++i) sum[i] = -1;
     sum.put();

@@ -92,10 +92,10 @@ TEST(WhatWasGivenUp, IsToldFromTheFirstThatDiffers) {
     const auto issue = [&](int i) { return comm.issue(sum_of(data[i], {"x.cpp", 10 + i})); };
     while (rank == 0 && !ahead) std::this_thread::yield();
     const Work first = issue(0);
-    if (rank == 1) first.state()->on_wait_abandoned();
+    if (rank == 1) first.state()->note(WorkEvent::Abandoned);
     const Work second = issue(1);
     const Work third = issue(2);
-    if (rank == 1) third.state()->on_wait_abandoned();
+    if (rank == 1) third.state()->note(WorkEvent::Abandoned);
     ahead = true;
     second.wait();
   });

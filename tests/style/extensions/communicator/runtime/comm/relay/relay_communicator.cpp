@@ -7,16 +7,11 @@ namespace {
 
 class RelayWork final : public WorkState {
  public:
-  explicit RelayWork(Work inner) : inner_(std::move(inner)) {}
-  bool ready() override { return inner_.ready(); }
-  void wait() override { inner_.wait(); }
-  int parts() const override { return inner_.state()->parts(); }
-  bool part_ready(int part) override { return inner_.state()->part_ready(part); }
-  void wait_part(int part) override { inner_.state()->wait_part(part); }
-  std::string describe() const override { return "relayed: " + inner_.state()->describe(); }
+  explicit RelayWork(Work inner) : WorkState(inner.state()), relayed_(std::move(inner)) {}
+  std::string describe() const override { return "relayed: " + WorkState::describe(); }
 
  private:
-  Work inner_;
+  Work relayed_;
 };
 
 class RelayCommunicator final : public Communicator {
