@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <coshard/dtensor/ops/ops.h>
+#include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/dtensor/tape/tape.h>
 #include <coshard/dtensor/tensor/promotion.h>
 #include "dtensor/ops/local.h"

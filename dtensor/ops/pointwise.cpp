@@ -3,7 +3,9 @@
 #include <cmath>
 
 #include <coshard/dtensor/ops/ops.h>
+#include "dtensor/ops/op_call.h"
 #include "dtensor/ops/pointwise_forward.h"
+#include "runtime/coro/user_call.h"
 
 namespace coshard {
 namespace {

@@ -5,6 +5,7 @@
 #include "dtensor/capture/step_graph.h"
 #include "dtensor/distribute/replicas.h"
 #include "dtensor/tape/marks.h"
+#include "dtensor/tensor/local.h"
 
 namespace coshard {
 namespace {
