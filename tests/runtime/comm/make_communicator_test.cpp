@@ -102,6 +102,24 @@ TEST(DummyCommunicator, EndsWithTheFailureOfARank) {
   EXPECT_THROW(run_ranks(options, one_throws), Boom);
 }
 
+Task<void> one_leaves(World& world) {
+  if (world.rank() == 1) co_return;
+  const Work work = world.communicator()->issue(Collective());
+  co_await work;
+}
+
+TEST(DummyCommunicator, IsToldOfARankThatHasLeft) {
+  WorldOptions options = quick_options(2);
+  options.communicator = "dummy";
+  try {
+    run_ranks(options, one_leaves);
+    FAIL();
+  } catch (const PeerFailure& error) {
+    EXPECT_NE(std::string(error.what()).find("rank 1 left the program"), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(Communicators, OneThatIsNotThereIsNamedOnceBeforeAnyRankStarts) {
   WorldOptions options = quick_options(2);
   options.communicator = "smoke";
