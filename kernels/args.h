@@ -3,6 +3,8 @@
 // `kernels::run(device, args)` picks the back end (kernels/run.h). Strides count elements. Unless a
 // field is a View, memory is contiguous and row-major. Unless limited otherwise, every
 // floating-point dtype works; accumulation is in f32 for bf16, f16 and f32, in f64 for f64.
+#include <concepts>
+
 #include "kernels/args/index.h"
 #include "kernels/args/matmul.h"
 #include "kernels/args/nn.h"
@@ -12,17 +14,26 @@
 #include "kernels/args/reduce.h"
 #include "kernels/args/view.h"
 
-// Every kernel, by the name of its struct. A back end defines `run` for each.
+// Every kernel, by the name of its struct. A back end defines `run` for each, but for those whose
+// struct says otherwise (kHostOnly).
 // clang-format off
 #define COSHARD_KERNELS(X) \
-  /* pointwise */ X(Copy) X(Fill) X(Unary) X(UnaryGrad) X(Binary) X(Where) X(SwiGlu) X(SwiGluGrad) \
-  /* index     */ X(Gather) X(Scatter) X(Triangle) X(CheckIndex) \
-  /* matmul    */ X(Matmul) \
-  /* reduce    */ X(ReduceDim) X(ReduceGrad) X(ArgReduce) X(Scan) X(ScanGrad) X(Sort) X(PowSum) \
-  /* nn        */ X(Softmax) X(SoftmaxGrad) X(LayerNorm) X(LayerNormGrad) X(RmsNorm) X(RmsNormGrad) \
-                  X(Embedding) X(EmbeddingGrad) X(Rope) X(Attention) X(AttentionGrad) \
-                  X(CrossEntropyJoin) X(CrossEntropyStats) X(CrossEntropyGrad) X(CrossEntropyLoss) \
-                  X(NllLoss) X(NllLossGrad) \
-  /* random    */ X(Random) X(Dropout) \
-  /* optimizer */ X(AdamW) X(Sgd)
+  COSHARD_POINTWISE_KERNELS(X) COSHARD_INDEX_KERNELS(X) COSHARD_MATMUL_KERNELS(X) \
+  COSHARD_REDUCE_KERNELS(X) COSHARD_NN_KERNELS(X) COSHARD_RANDOM_KERNELS(X) \
+  COSHARD_OPTIMIZER_KERNELS(X)
 // clang-format on
+
+namespace coshard::kernels {
+
+// A kernel that back ends of devices do not have (yet): `static constexpr bool kHostOnly = true`.
+template <class Kernel>
+concept HostOnly = requires {
+  requires Kernel::kHostOnly;
+};
+// One whose struct tells how many bytes it reads and writes, so that `simulate` knows its time.
+template <class Kernel>
+concept TellsBytes = requires(const Kernel& kernel) {
+  { kernel.bytes() } -> std::same_as<double>;
+};
+
+}  // namespace coshard::kernels

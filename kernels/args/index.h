@@ -45,4 +45,9 @@ struct CheckIndex {
   std::int64_t ignore = std::numeric_limits<std::int64_t>::min();
 };
 
+// clang-format off
+#define COSHARD_INDEX_KERNELS(X) \
+  X(Gather) X(Scatter) X(Triangle) X(CheckIndex)
+// clang-format on
+
 }  // namespace coshard::kernels

@@ -27,4 +27,9 @@ struct Matmul {
   void* aux = nullptr;
 };
 
+// clang-format off
+#define COSHARD_MATMUL_KERNELS(X) \
+  X(Matmul)
+// clang-format on
+
 }  // namespace coshard::kernels

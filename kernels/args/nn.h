@@ -215,4 +215,11 @@ struct NllLossGrad {
   void* dlog_probs;
 };
 
+// clang-format off
+#define COSHARD_NN_KERNELS(X) \
+  X(Softmax) X(SoftmaxGrad) X(LayerNorm) X(LayerNormGrad) X(RmsNorm) X(RmsNormGrad) \
+  X(Embedding) X(EmbeddingGrad) X(Rope) X(Attention) X(AttentionGrad) X(CrossEntropyJoin) \
+  X(CrossEntropyStats) X(CrossEntropyGrad) X(CrossEntropyLoss) X(NllLoss) X(NllLossGrad)
+// clang-format on
+
 }  // namespace coshard::kernels

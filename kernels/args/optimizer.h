@@ -50,4 +50,9 @@ struct Sgd {
   const double* rate = nullptr;  // on a device, in a recorded step: where the kernel reads lr
 };
 
+// clang-format off
+#define COSHARD_OPTIMIZER_KERNELS(X) \
+  X(AdamW) X(Sgd)
+// clang-format on
+
 }  // namespace coshard::kernels

@@ -72,4 +72,9 @@ struct SwiGluGrad {
   void* db;
 };
 
+// clang-format off
+#define COSHARD_POINTWISE_KERNELS(X) \
+  X(Copy) X(Fill) X(Unary) X(UnaryGrad) X(Binary) X(Where) X(SwiGlu) X(SwiGluGrad)
+// clang-format on
+
 }  // namespace coshard::kernels

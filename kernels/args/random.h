@@ -40,4 +40,9 @@ struct Dropout {
   const std::uint64_t* origin = nullptr;  // as above
 };
 
+// clang-format off
+#define COSHARD_RANDOM_KERNELS(X) \
+  X(Random) X(Dropout)
+// clang-format on
+
 }  // namespace coshard::kernels

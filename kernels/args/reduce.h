@@ -97,4 +97,9 @@ struct PowSum {
   double* result;
 };
 
+// clang-format off
+#define COSHARD_REDUCE_KERNELS(X) \
+  X(ReduceDim) X(ReduceGrad) X(ArgReduce) X(Scan) X(ScanGrad) X(Sort) X(PowSum)
+// clang-format on
+
 }  // namespace coshard::kernels

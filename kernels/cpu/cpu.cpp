@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "kernels/cpu/simd/bodies.h"
-#include "kernels/reference/reference.h"
 
 namespace coshard::kernels::cpu {
 namespace {
@@ -73,10 +72,6 @@ void run(const Fill& args) {
   if (args.value != 0 || std::signbit(args.value)) return reference::run(args);
   if (args.count > 0) std::memset(args.data, 0, args.count * size_of(args.dtype));
 }
-void run(const Gather& args) { reference::run(args); }
-void run(const Scatter& args) { reference::run(args); }
-void run(const Triangle& args) { reference::run(args); }
-void run(const CheckIndex& args) { reference::run(args); }
 void run(const Unary& args) {
   Unary call = args;
   if (args.op == UnaryOp::PowScalar && args.alpha == 2) call.op = UnaryOp::Square;
@@ -90,17 +85,11 @@ void run(const Binary& args) {
   vectorised_or_reference(args.a.dtype, args,
                           is_comparison(args.op) ? exact : has_vector_value(args.op));
 }
-void run(const Where& args) { reference::run(args); }
 void run(const SwiGlu& args) { vectorised_or_reference(args.dtype, args); }
 void run(const SwiGluGrad& args) { vectorised_or_reference(args.dtype, args); }
 void run(const ReduceDim& args) {
   vectorised_or_reference(args.dtype, args, args.op <= ReduceOp::Min);
 }
-void run(const ReduceGrad& args) { reference::run(args); }
-void run(const ArgReduce& args) { reference::run(args); }
-void run(const Scan& args) { reference::run(args); }
-void run(const ScanGrad& args) { reference::run(args); }
-void run(const Sort& args) { reference::run(args); }
 void run(const Softmax& args) { vectorised_or_reference(args.dtype, args); }
 void run(const SoftmaxGrad& args) { vectorised_or_reference(args.dtype, args); }
 void run(const LayerNorm& args) { vectorised_or_reference(args.dtype, args); }
@@ -128,10 +117,6 @@ void run(const AttentionGrad& args) {
 }
 void run(const CrossEntropyStats& args) { vectorised_or_reference(args.dtype, args); }
 void run(const CrossEntropyGrad& args) { vectorised_or_reference(args.dtype, args); }
-void run(const CrossEntropyJoin& args) { reference::run(args); }
-void run(const CrossEntropyLoss& args) { reference::run(args); }
-void run(const NllLoss& args) { reference::run(args); }
-void run(const NllLossGrad& args) { reference::run(args); }
 void run(const Random& args) {
   const bool rows = contiguous_rows(args.region);
   vectorised_or_reference(args.dtype, args, rows && args.dtype != DType::F64);
