@@ -73,7 +73,8 @@ Tensor to_local(const DTensor& tensor, std::optional<Layout> grad_placements) {
   }
   require_up_to_date(tensor);
   Tensor out = tensor.raw_local();
-  out.set_marks(tensor.marks() | tensor.spec()->marks);
+  if (const std::uint64_t more = tensor.spec()->marks; more != 0)
+    out.set_marks(tensor.marks() | more);
   const Tensor inputs[] = {tensor};
   if (taped(inputs))
     push_record(std::make_shared<ToLocalNode>(make_spec(tensor.mesh(), layout, tensor.shape()),

@@ -99,7 +99,7 @@ void LocalWork::unsubscribe(Parker& parker) noexcept {
 }
 
 Poll LocalWork::poll(Poller by, int part) {
-  check_part(part);
+  if (part >= 0) check_part(part);
   if (by == Poller::Query) return is_there(part) ? Poll::Done : Poll::Pending;
   if (by == Poller::AnyThread) {
     if (communicator_->group().poisoned() || complete()) return Poll::Done;
@@ -157,8 +157,9 @@ bool LocalWork::is_there(int) {
 }
 
 void LocalWork::wait(int part) {
+  if (part < 0) return wait_for_all();
   check_part(part);
-  part < 0 ? wait_for_all() : wait_part(part);
+  wait_part(part);
 }
 
 void LocalWork::wait_for_all() {
@@ -234,8 +235,8 @@ bool LocalWork::data_move() const {
 }
 
 void LocalWork::check_part(int part) const {
-  CS_REQUIRE(part >= kAll && part < parts(), describe(), ": part ", part, " is out of range for ",
-             parts(), " parts");
+  CS_REQUIRE(part < parts(), describe(), ": part ", part, " is out of range for ", parts(),
+             " parts");
 }
 
 // Orders work queued by peers before anything this rank frees.

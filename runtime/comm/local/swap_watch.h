@@ -21,7 +21,7 @@ class SwapWatch {
   std::string look(std::uint64_t sequence, std::uint64_t call, int rank, const Collective& first,
                    const Collective& its) {
     const bool known = first.origin != 0 && its.origin != 0;
-    if (known && first.origin == its.origin) return "";
+    if (known && first.origin == its.origin) return {};
     const bool same_line = first.where.file == its.where.file && first.where.line == its.where.line;
     return same_line && !known ? std::string() : look_at(sequence, call, rank, first, its);
   }

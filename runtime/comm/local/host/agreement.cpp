@@ -160,7 +160,8 @@ std::string Agreement::swap(const CollectiveOp& op, int rank) {
   const Entry& its = entry(op, rank);
   const std::string swapped =
       swaps_.look(op.sequence, its.print.call, rank, entry(op, 0).args, its.args);
-  return swapped.empty() ? "" : ranks_disagree(op, 0, rank) + swapped;
+  if (swapped.empty()) return {};
+  return ranks_disagree(op, 0, rank) + swapped;
 }
 
 void Agreement::note_given_up(int rank, std::uint64_t key, std::uint64_t number, std::string text) {
