@@ -14,8 +14,7 @@
 #include "kernels/args/reduce.h"
 #include "kernels/args/view.h"
 
-// Every kernel, by the name of its struct. A back end defines `run` for each, but for those whose
-// struct says otherwise (kHostOnly).
+// Every kernel, by the name of its struct. A back end defines `run` for each.
 // clang-format off
 #define COSHARD_KERNELS(X) \
   COSHARD_POINTWISE_KERNELS(X) COSHARD_INDEX_KERNELS(X) COSHARD_MATMUL_KERNELS(X) \
@@ -25,15 +24,12 @@
 
 namespace coshard::kernels {
 
-// A kernel that back ends of devices do not have (yet): `static constexpr bool kHostOnly = true`.
-template <class Kernel>
-concept HostOnly = requires {
-  requires Kernel::kHostOnly;
-};
-// One whose struct tells how many bytes it reads and writes, so that `simulate` knows its time.
+// One whose struct tells how many bytes it reads and writes: `simulate` needs no more to know its
+// time (otherwise: sim/kernel_work.cpp).
 template <class Kernel>
 concept TellsBytes = requires(const Kernel& kernel) {
-  { kernel.bytes() } -> std::same_as<double>;
+  { kernel.bytes() } -> std::convertible_to<double>;
+  { kernel.dtype } -> std::convertible_to<DType>;
 };
 
 }  // namespace coshard::kernels

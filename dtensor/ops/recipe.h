@@ -53,6 +53,7 @@ class Recipe final : public DeferredValues {
     if (event == WorkEvent::Needed) fail_empty();
   }
   void wait(int) override { fail_empty(); }
+  Poll poll(Poller, int) override { return Poll::Done; }
   WorkInfo info(int) const override { return {.waits_for_peers = false}; }
   std::string describe() const override;
 

@@ -36,6 +36,7 @@ class IssuedLater : public WorkState {
     if (event != WorkEvent::Runs && event != WorkEvent::DependentAwaited) issued();
     WorkState::note(event);
   }
+  WorkInfo info(int) const final { return inner() ? inner()->info() : WorkInfo(); }
 
  private:
   virtual std::shared_ptr<WorkState> issue() = 0;

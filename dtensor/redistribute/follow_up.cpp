@@ -20,7 +20,7 @@ bool FollowUp::follow_now() {
 
 void FollowUp::wait(int) {
   if (!done()) {
-    WorkState::wait();
+    if (inner()) WorkState::wait();
     while (!follow_now()) sched_yield();  // another thread is copying
   } else {                                // another thread has copied
     WorkState::note(WorkEvent::DependentAwaited);
@@ -31,13 +31,13 @@ void FollowUp::wait(int) {
 Poll FollowUp::poll(Poller by, int) {
   if (done()) return Poll::Done;
   if (by == Poller::AnyThread) return poll_any_thread();
-  const Poll before = WorkState::poll(by);
+  const Poll before = inner() ? WorkState::poll(by) : Poll::Done;
   if (by == Poller::Query && before == Poll::Done) wait(kAll);
   return before;
 }
 
 Poll FollowUp::poll_any_thread() {
-  const Poll before = WorkState::poll(Poller::AnyThread);
+  const Poll before = inner() ? WorkState::poll(Poller::AnyThread) : Poll::Done;
   if (before != Poll::Done || !failure().empty()) return before;
   while (!follow_now()) sched_yield();  // another thread is copying; it wakes nobody when done
   return Poll::Done;
@@ -46,7 +46,6 @@ Poll FollowUp::poll_any_thread() {
 WorkInfo FollowUp::info(int) const {
   if (inner() == nullptr) return {.any_thread = true};
   WorkInfo info = inner()->info();
-  info.parts = 1;
   if (done()) info.not_before = 0;
   return info;
 }

@@ -35,7 +35,13 @@ class FollowUp final : public WorkState {
     // Regardless of who ran the rest, and when.
     if (event != WorkEvent::Abandoned || given_up_ == GivenUp::Noted) WorkState::note(event);
   }
+  bool subscribe(Parker& parker) override {
+    return inner() == nullptr || WorkState::subscribe(parker);
+  }
   WorkInfo info(int part) const override;
+  std::string describe() const override {
+    return inner() == nullptr ? "a local step" : inner()->describe();
+  }
   std::string failure() const override {
     if (done()) return error_ ? text_of(error_) : "";
     return WorkState::failure();

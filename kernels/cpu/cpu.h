@@ -5,24 +5,18 @@
 // calling thread's omp_get_max_threads() is above 1; except for oneDNN's matmul, results do not
 // depend on that number.
 #include "kernels/args.h"
+#include "kernels/cpu/simd/bodies.h"
 #include "kernels/reference/reference.h"
-
-// Kernels that are faster than their reference loops.
-// clang-format off
-#define COSHARD_CPU_KERNELS(X) \
-  X(Copy) X(Fill) X(Unary) X(UnaryGrad) X(Binary) X(SwiGlu) X(SwiGluGrad) X(Matmul) X(ReduceDim) \
-  X(PowSum) X(Softmax) X(SoftmaxGrad) X(LayerNorm) X(LayerNormGrad) X(RmsNorm) X(RmsNormGrad) \
-  X(Embedding) X(EmbeddingGrad) X(Rope) X(Attention) X(AttentionGrad) X(CrossEntropyStats) \
-  X(CrossEntropyGrad) X(Random) X(Dropout) X(AdamW) X(Sgd)
-// clang-format on
 
 namespace coshard::kernels::cpu {
 
+// What is not listed runs the reference loops.
 #define X(Kernel) void run(const Kernel& args);
-COSHARD_CPU_KERNELS(X)
+COSHARD_SIMD_KERNELS(X)
+X(Fill)
 #undef X
-template <class Kernel>
-void run(const Kernel& args) {
+    template <class Kernel>
+    void run(const Kernel& args) {
   reference::run(args);
 }
 

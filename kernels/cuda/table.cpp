@@ -5,22 +5,10 @@
 
 namespace coshard::kernels {
 
-namespace {
-
-template <class Kernel>
-void run_on(Device& device, const Kernel& args, std::string_view name) {
-  if constexpr (HostOnly<Kernel>)
-    fail(ErrorKind::Unsupported, str_cat("kernel ", name, " runs on the cpu alone, not on ",
-                                         device.name(), "; move its inputs there (to)"));
-  else
-    cuda::run(static_cast<CudaDevice&>(device), args);
-}
-
-}  // namespace
-
 extern const KernelTable cuda_kernels;
 const KernelTable cuda_kernels = {DeviceKind::Cuda,
-#define X(Kernel) [](Device& device, const Kernel& args) { run_on(device, args, #Kernel); },
+#define X(Kernel) \
+  [](Device& device, const Kernel& args) { cuda::run(static_cast<CudaDevice&>(device), args); },
                                   COSHARD_KERNELS(X)
 #undef X
 };

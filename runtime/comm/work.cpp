@@ -9,9 +9,13 @@
 
 namespace coshard {
 
-Poll WorkState::poll(Poller by, int part) { return inner_ ? inner_->poll(by, part) : Poll::Done; }
+Poll WorkState::poll(Poller by, int part) {
+  CS_REQUIRE(inner_, "a WorkState without an inner one must override poll and wait");
+  return inner_->poll(by, part);
+}
 void WorkState::wait(int part) {
-  if (inner_) inner_->wait(part);
+  CS_REQUIRE(inner_, "a WorkState without an inner one must override poll and wait");
+  inner_->wait(part);
 }
 void WorkState::check(std::int64_t waited_ns) {
   if (inner_) inner_->check(waited_ns);
@@ -26,8 +30,12 @@ void WorkState::cancel(const std::string& cause) {
 void WorkState::note(WorkEvent event) {
   if (inner_) inner_->note(event);
 }
-WorkInfo WorkState::info(int part) const { return inner_ ? inner_->info(part) : WorkInfo(); }
-std::string WorkState::describe() const { return inner_ ? inner_->describe() : "a local step"; }
+WorkInfo WorkState::info(int part) const {
+  WorkInfo info = inner_ ? inner_->info(part) : WorkInfo();
+  info.any_thread = false;
+  return info;
+}
+std::string WorkState::describe() const { return inner_ ? inner_->describe() : "a collective"; }
 std::string WorkState::failure() const { return inner_ ? inner_->failure() : ""; }
 
 bool WorkAwaiter::await_ready() const {

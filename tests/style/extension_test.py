@@ -19,7 +19,7 @@ HERE = os.path.join(ROOT, "tests/style/extensions")
 # Of each kind: folders of its own, whose files do not count; files touched or added elsewhere; of these, lines changed (None: any).
 KINDS = {
     "elementwise": ([], 3, None),  # an operator that differs from others in value and derivative only
-    "kernel": ([], 4, None),       # an operator with a kernel of its own: arguments, reference loops, operator, declaration
+    "kernel": ([], 5, None),       # an operator with a kernel of its own: arguments, loops, GPU body, operator, declaration
     "composed": ([], 1, None),     # an operator made of others
     "style": ([], 1, None),
     "module": ([], 1, None),       # one that can be sharded

@@ -346,7 +346,7 @@ bool LocalGroup::count_arrival(CollectiveOp& op) {
   return true;
 }
 
-// Advances what the send buffer of `rank` depends on. Over: it is complete, or has failed.
+// Advances what the send buffer of `rank` depends on. Done: it is complete, or has failed.
 Poll LocalGroup::poll_before(CollectiveOp& op, int rank) {
   WorkState& before = *entry(op, rank).args.after;
   try {

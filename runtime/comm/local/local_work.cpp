@@ -99,14 +99,15 @@ void LocalWork::unsubscribe(Parker& parker) noexcept {
 }
 
 Poll LocalWork::poll(Poller by, int part) {
-  if (part >= 0) check_part(part);
+  if (part != kAll && by == Poller::Query) check_part(part);
   if (by == Poller::Query) return is_there(part) ? Poll::Done : Poll::Pending;
   if (by == Poller::AnyThread) {
     if (communicator_->group().poisoned() || complete()) return Poll::Done;
     return help() ? Poll::Progressed : Poll::Pending;
   }
   if (settled_ || communicator_->group().poisoned()) return Poll::Done;
-  if (part < 0 ? complete() : part_complete(part)) return Poll::Done;
+  if (part == kAll ? complete() : part < 0 || part >= parts() || part_complete(part))
+    return Poll::Done;
   return help() || communicator_->help_any() ? Poll::Progressed : Poll::Pending;
 }
 
@@ -157,7 +158,7 @@ bool LocalWork::is_there(int) {
 }
 
 void LocalWork::wait(int part) {
-  if (part < 0) return wait_for_all();
+  if (part == kAll) return wait_for_all();
   check_part(part);
   wait_part(part);
 }
@@ -235,8 +236,8 @@ bool LocalWork::data_move() const {
 }
 
 void LocalWork::check_part(int part) const {
-  CS_REQUIRE(part < parts(), describe(), ": part ", part, " is out of range for ", parts(),
-             " parts");
+  CS_REQUIRE(part >= 0 && part < parts(), describe(), ": part ", part, " is out of range for ",
+             parts(), " parts");
 }
 
 // Orders work queued by peers before anything this rank frees.

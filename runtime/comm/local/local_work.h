@@ -26,10 +26,7 @@ class LocalWork : public WorkState {
   void cancel(const std::string& cause) final;
   void note(WorkEvent event) final;
   WorkInfo info(int part) const final {
-    return {.parts = parts(),
-            .any_thread = true,
-            .timeout_ns = timeout_ns(),
-            .not_before = not_before(part)};
+    return {.any_thread = true, .timeout_ns = timeout_ns(), .not_before = not_before(part)};
   }
   std::string describe() const final { return awaited_.text(communicator_->group().title()); }
   std::string failure() const final;

@@ -53,7 +53,7 @@ class NcclWork final : public WorkState {
   void note(WorkEvent event) override {
     if (event == WorkEvent::Abandoned) flight_->announced.state()->note(event);
   }
-  WorkInfo info(int) const override { return {.parts = parts(), .waits_for_peers = false}; }
+  WorkInfo info(int) const override { return {.waits_for_peers = false}; }
   std::string_view path() const { return flight_->operation->path; }
 
  private:

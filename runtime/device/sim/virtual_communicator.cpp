@@ -25,11 +25,11 @@ class VirtualWork final : public WorkState {
     if (watching != nullptr && compute().now > begin)
       watching->stalled(event, begin, compute().now);
   }
-  Poll poll(Poller, int part) override {
-    check_part(part);
+  Poll poll(Poller by, int part) override {
+    if (by == Poller::Query) check_part(part);
     return Poll::Done;
   }
-  WorkInfo info(int) const override { return {.parts = parts_, .waits_for_peers = false}; }
+  WorkInfo info(int) const override { return {.waits_for_peers = false}; }
 
   CommEvent event;
 

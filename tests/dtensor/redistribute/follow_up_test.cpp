@@ -65,5 +65,17 @@ TEST(FollowUpOf, TellsTheOneBeforeThatItWasGivenUpUnlessThatIsUnnoted) {
   EXPECT_EQ(before->given_ups, 1);
 }
 
+// A rank that sleeps on it and on other work need not poll.
+TEST(FollowUpOf, NothingIsOverAndNeedsNoPolling) {
+  int done = 0;
+  FollowUp step(nullptr, [&] { ++done; });
+  EXPECT_TRUE(step.subscribe(RankContext::current().parker()));
+  step.unsubscribe(RankContext::current().parker());
+  EXPECT_EQ(step.poll(Poller::Await, WorkState::kAll), Poll::Done);
+  EXPECT_EQ(step.describe(), "a local step");
+  step.wait(WorkState::kAll);
+  EXPECT_EQ(done, 1);
+}
+
 }  // namespace
 }  // namespace coshard

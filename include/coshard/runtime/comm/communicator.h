@@ -96,7 +96,7 @@ struct Collective {
   CallSite where = {};  // what error messages name; if unknown, where issue() is called
   // Set by issue(): more on the location, for error messages.
   std::string_view operation = "", module = "";
-  // On the CPU: the transfer begins once `after` (which must allow any_thread()) is over;
+  // On the CPU: the transfer begins once `after` (which must be one of any_thread) is over;
   // `complete` runs after it on this rank's side, on any thread. Null: nothing.
   std::shared_ptr<WorkState> after;
   std::function<void()> complete;

@@ -33,7 +33,6 @@ enum class WorkEvent : std::uint8_t {
 };
 
 struct WorkInfo {
-  int parts = 1;                // all_gather: one per rank
   bool waits_for_peers = true;  // wait() may block the host for a peer
   bool any_thread = false;      // false: only its own rank can tell when it is over
   std::int64_t timeout_ns = 0;  // of a wait; 0: none
@@ -43,14 +42,17 @@ struct WorkInfo {
 };
 
 // The shared state behind a Work; one per issued collective and rank. One that holds another, which
-// it relays, overrides what differs. A `part` is one rank's shard of an all_gather; kAll: all.
+// it relays, overrides what differs; any_thread is true of it only if it says so itself. Rank's
+// thread; where any_thread is true, poll(AnyThread), info().not_before and failure() on any thread.
+// A `part` is one rank's shard of an all_gather; kAll: all. Without parts, a part is all.
 class WorkState {
  public:
   static constexpr int kAll = -1;
 
   virtual ~WorkState() = default;
 
-  // Never blocks; does a share of the transfer, so that polling alone makes progress.
+  // Never blocks; does a share of the transfer, so that polling alone makes progress. Of a part
+  // that is out of range, an await is Done, since wait() throws.
   virtual Poll poll(Poller by, int part = kAll);
   // Blocks in place, helping with the transfer, until complete; throws the typed error. No user
   // handler and no coroutine runs meanwhile. On a device with streams it waits only until the
@@ -79,7 +81,7 @@ class WorkState {
   void set_inner(std::shared_ptr<WorkState> inner) { inner_ = std::move(inner); }
 
  private:
-  std::shared_ptr<WorkState> inner_;  // null: nothing to wait for, unless overridden
+  std::shared_ptr<WorkState> inner_;  // null: poll and wait are overridden
 };
 
 using WorkStates = std::vector<std::shared_ptr<WorkState>>;
@@ -116,7 +118,7 @@ class WorkAwaiter : public Waiting {
   std::string describe() const final;
 
  private:
-  WorkState* next_missing(Poll& look);
+  WorkState* next_missing(Poll& polled);
   template <class F>
   void each(const F& f) const {
     if (state_) f(*state_);
