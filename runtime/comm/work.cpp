@@ -99,9 +99,9 @@ void WorkAwaiter::rank_runs() {
 }
 
 bool WorkAwaiter::subscribe(Parker& parker) {
-  bool rings = true;
-  each([&](WorkState& state) { rings &= state.subscribe(parker); });
-  return rings;
+  bool wakes = true;
+  each([&](WorkState& state) { wakes &= state.subscribe(parker); });
+  return wakes;
 }
 
 void WorkAwaiter::unsubscribe(Parker& parker) noexcept {

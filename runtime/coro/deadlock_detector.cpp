@@ -10,11 +10,11 @@ namespace coshard {
 
 bool WaiterState::fall_asleep() {
   std::uint32_t dozing = kDozing;
-  // Acquire on failure: what was written before the ring is visible to the next look.
+  // Acquire on failure: what was written before the wake-up is visible to the next look.
   if (!state_.compare_exchange_strong(dozing, kAsleep, std::memory_order_acq_rel,
                                       std::memory_order_acquire))
     return false;
-  // A ringer between these two steps has already added one: the count is briefly too high, never
+  // A waker between these two steps has already added one: the count is briefly too high, never
   // too low.
   deadlock_detector_.one_less();
   return true;
@@ -30,11 +30,11 @@ void WaiterState::wake() noexcept {
     if (state_.compare_exchange_strong(state, kAwake, std::memory_order_acq_rel,
                                        std::memory_order_relaxed))
       return;
-    if (asleep) deadlock_detector_.one_less();  // another ringer has woken and counted it
+    if (asleep) deadlock_detector_.one_less();  // another waker has woken and counted it
   }
 }
 
-void WaiterState::answer(std::string standing) {
+void WaiterState::report(std::string standing) {
   std::unique_lock lock(deadlock_detector_.mutex_);
   if (!asked_.load(std::memory_order_relaxed)) return;
   asked_.store(false, std::memory_order_relaxed);
@@ -64,7 +64,7 @@ void DeadlockDetector::one_less() {
 }
 
 void DeadlockDetector::ask() {
-  if (asks_.load(std::memory_order_acquire)) return;  // possibly re-entered through ring_ below
+  if (asks_.load(std::memory_order_acquire)) return;  // possibly re-entered through wake_ below
   const std::scoped_lock lock(mutex_);
   // A rank that has since woken by its own deadline will get here again.
   if (asks_.load(std::memory_order_relaxed) || awake_.load(std::memory_order_acquire) > 0) return;
@@ -75,14 +75,14 @@ void DeadlockDetector::ask() {
   }
   asks_.store(unanswered_ > 0, std::memory_order_release);
   for (WaiterState& waiter_state : sleepers_)
-    if (waiter_state.is_asked()) ring_(waiter_state.rank_);
+    if (waiter_state.is_asked()) wake_(waiter_state.rank_);
 }
 
 void DeadlockDetector::answered(std::unique_lock<std::mutex>& lock) {
   if (--unanswered_ > 0) return;
   const std::string all = standings();
   lock.unlock();
-  standstill_(all);
+  on_deadlock_(all);
 }
 
 std::string DeadlockDetector::standings() const {

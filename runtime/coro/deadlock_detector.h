@@ -4,16 +4,16 @@
 // deadlock is reported at once, with what each rank waits for.
 //
 // A rank counts as asleep only while nothing but another rank can wake it: no timer, no Asio work
-// and no foreign awaitable is pending on it. The ringer, not the woken rank, removes a rank from
-// the count of sleepers, so a rank that was rung but has not run yet counts as awake. A thread that
-// runs transfers for ranks (progress_threads.h) is a waiter too, but is not asked what it waits
-// for.
+// and no foreign awaitable is pending on it. The waker, not the woken rank, removes a rank from
+// the count of sleepers, so a rank that was woken but has not run yet counts as awake. A thread
+// that runs transfers for ranks (progress_threads.h) is a waiter too, but is not asked what it
+// waits for.
 //
 // A waiter's state, changed by atomic exchange:
-//   state    the rank itself makes it   a ringer makes it   by
-//   awake    dozing                     awake               prepare_wait(): from here on changes are rung
+//   state    the rank itself makes it   a waker makes it    by
+//   awake    dozing                     awake               prepare_wait(): changes wake it now
 //   dozing   asleep, counted            awake               fall_asleep(), after a last look
-//   asleep   awake, uncounted           awake, uncounted    wake(), rung()
+//   asleep   awake, uncounted           awake, uncounted    wake(), unparked()
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -28,7 +28,7 @@ namespace coshard {
 
 class DeadlockDetector;
 
-// One rank in the deadlock detector. Used on the rank's thread, except for rung().
+// One rank in the deadlock detector. Used on the rank's thread, except for unparked().
 class WaiterState {
  public:
   WaiterState(DeadlockDetector& deadlock_detector, int rank)
@@ -37,16 +37,16 @@ class WaiterState {
   WaiterState& operator=(const WaiterState&) = delete;
 
   DeadlockDetector& deadlock_detector() const noexcept { return deadlock_detector_; }
-  // Memory order: what a ringer wrote before rung() is visible after the next prepare_wait().
+  // Memory order: what a waker wrote before unparked() is visible after the next prepare_wait().
   void prepare_wait() noexcept { state_.exchange(kDozing, std::memory_order_acq_rel); }
-  // False: it was rung since prepare_wait(), so there is something to look at.
+  // False: it was woken since prepare_wait(), so there is something to look at.
   bool fall_asleep();
   void wake() noexcept;
-  void rung() noexcept { wake(); }  // any thread
+  void unparked() noexcept { wake(); }  // any thread
   // All sleepers were found asleep, and this one has not answered yet.
   bool asked() const noexcept { return asked_.load(std::memory_order_acquire); }
   // "waits for all_reduce #3 on tp[2] at train.cpp:88"
-  void answer(std::string standing);
+  void report(std::string standing);
 
  private:
   friend class DeadlockDetector;
@@ -64,11 +64,11 @@ class WaiterState {
 
 class DeadlockDetector {
  public:
-  // `ring` wakes a rank, `on_deadlock` is called once, by the rank that was the last to answer:
+  // `wake` wakes a rank, `on_deadlock` is called once, by the rank that was the last to answer:
   // "rank 0 waits for all_reduce #3 on tp[2] at train.cpp:88; rank 1 …".
-  DeadlockDetector(std::function<void(int rank)> ring,
+  DeadlockDetector(std::function<void(int rank)> wake,
                    std::function<void(const std::string& standings)> on_deadlock)
-      : ring_(std::move(ring)), standstill_(std::move(on_deadlock)) {}
+      : wake_(std::move(wake)), on_deadlock_(std::move(on_deadlock)) {}
   DeadlockDetector(const DeadlockDetector&) = delete;
   DeadlockDetector& operator=(const DeadlockDetector&) = delete;
 
@@ -85,8 +85,8 @@ class DeadlockDetector {
   void answered(std::unique_lock<std::mutex>& lock);
   std::string standings() const;
 
-  std::function<void(int)> ring_;
-  std::function<void(const std::string&)> standstill_;
+  std::function<void(int)> wake_;
+  std::function<void(const std::string&)> on_deadlock_;
   // Ranks and helpers that are awake. At 0, only the thread that asks the ranks and a rank whose
   // own deadline expires can change it.
   alignas(64) std::atomic<std::int64_t> awake_{0};
@@ -96,7 +96,7 @@ class DeadlockDetector {
   std::atomic<bool> asks_{false};  // false -> true, once; written under the mutex
 };
 
-// A rank's parker: forwards to `inner`; ring() also removes the rank from the count of sleepers.
+// A rank's parker: forwards to `inner`; unpark() also removes the rank from the count of sleepers.
 class CountedParker final : public Parker {
  public:
   explicit CountedParker(Parker& inner) : inner_(inner) {}
@@ -107,9 +107,9 @@ class CountedParker final : public Parker {
   void park(std::int64_t deadline_ns, boost::asio::io_context* asio) override {
     inner_.park(deadline_ns, asio);
   }
-  void ring() noexcept override {
-    if (waiter_state_ != nullptr) waiter_state_->rung();
-    inner_.ring();
+  void unpark() noexcept override {
+    if (waiter_state_ != nullptr) waiter_state_->unparked();
+    inner_.unpark();
   }
   std::int64_t now() const override { return inner_.now(); }
   bool shares_its_thread() const override { return inner_.shares_its_thread(); }
@@ -133,14 +133,14 @@ class IdleScope {
   IdleScope& operator=(const IdleScope&) = delete;
 
   // Called after a last look that found nothing to do, before parking, when only another rank can
-  // end the sleep. False: it was rung since the constructor.
+  // end the sleep. False: it was woken since the constructor.
   bool begin() { return waiter_state_ == nullptr || waiter_state_->fall_asleep(); }
   // After parking: reports what the rank waits for, `standing()`, if asked.
   template <class Standing>
   void end(const Standing& standing) {
     if (waiter_state_ == nullptr) return;
     waiter_state_->wake();
-    if (waiter_state_->asked()) waiter_state_->answer(standing());
+    if (waiter_state_->asked()) waiter_state_->report(standing());
   }
 
  private:

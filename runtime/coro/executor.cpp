@@ -376,7 +376,7 @@ void Executor::run_soon(std::function<void()> work) {
     mail_.push_back(std::move(work));
   }
   has_mail_.store(true, std::memory_order_release);
-  bell().ring();
+  waker().unpark();
 }
 
 void Executor::open_mail() {
@@ -544,7 +544,7 @@ Executor* Executor::current_on(const boost::asio::any_io_executor& target) noexc
 
 Branch& Executor::main_branch() const { return own_branch_ ? *own_branch_ : context_->root(); }
 
-Parker& Executor::bell() const {
+Parker& Executor::waker() const {
   if (pump_parker_) return *pump_parker_;
   return context_->parker();
 }
@@ -577,13 +577,13 @@ void Executor::post_pump() {
     asio_->pump_posted.store(false, std::memory_order_release);
     return;
   }
-  // Only the handler keeps the owner: the ringing thread must not be the one that destroys it.
+  // Only the handler keeps the owner: the waking thread must not be the one that destroys it.
   boost::asio::post(asio_->executor, [this, keep = std::move(keep)] { pump(keep); });
 }
 
 void Executor::pump(const std::shared_ptr<void>& keep) {
   asio_->pump_posted.exchange(false, std::memory_order_acq_rel);
-  if (!asio_->finished) return;  // rung after the end
+  if (!asio_->finished) return;  // woken after the end
   bool more = true;
   {
     struct Pumping {
@@ -596,7 +596,7 @@ void Executor::pump(const std::shared_ptr<void>& keep) {
     budget_ = kBudget;
     fire_timers();
     while (more && budget_ > 0 && !asio_->root.done()) more = turn();
-    if (!more && !asio_->root.done()) more = rest(keep);
+    if (!more && !asio_->root.done()) more = idle_on_context(keep);
   }
   if (asio_->root.done()) return finish(nullptr);
   if (more) return post_pump();
@@ -618,18 +618,18 @@ void Executor::finish(const std::exception_ptr& error) {
 }
 
 void Executor::unsubscribe_all() noexcept {
-  for (Waiting* entry : std::exchange(subscribed_, {})) entry->unsubscribe(bell());
+  for (Waiting* entry : std::exchange(subscribed_, {})) entry->unsubscribe(waker());
 }
 
 // Nothing can run now: subscribes to the events waited for, and sets an alarm for the earliest
 // deadline. True: something has moved since.
-bool Executor::rest(const std::shared_ptr<void>& keep) {
+bool Executor::idle_on_context(const std::shared_ptr<void>& keep) {
   const std::int64_t now = this->now();
   std::int64_t wake_ns = give_up_at_ns_;
   if (!timers_.empty()) wake_ns = earlier(wake_ns, timers_.begin()->first);
   const auto attend = [&](Waiting& entry) {
     context_->set_branch(*entry.branch_);
-    if (!entry.subscribe(bell())) wake_ns = earlier(wake_ns, now + kPollNs);
+    if (!entry.subscribe(waker())) wake_ns = earlier(wake_ns, now + kPollNs);
     subscribed_.push_back(&entry);
     wake_ns = earlier(wake_ns, check(entry, now));
   };

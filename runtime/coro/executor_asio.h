@@ -38,7 +38,7 @@ struct Executor::Asio {
 
   // On the user's context:
   std::shared_ptr<AsioGate> gate;
-  std::weak_ptr<void> owner;  // set by launch(), before any ring()
+  std::weak_ptr<void> owner;  // set by launch(), before any unpark()
   std::coroutine_handle<> root;
   std::function<void(std::exception_ptr)> finished;  // null: not launched, or over
   std::atomic<bool> pump_posted{false};              // and has not started
@@ -47,16 +47,16 @@ struct Executor::Asio {
   int alarms_out = 0;          // its handlers that have yet to run; each holds the owner
 };
 
-// On the user's context: ring() posts a pump there. Only a wait in place blocks the thread. Peers
-// may ring it until the executor has stopped listening to their events.
+// On the user's context: unpark() posts a pump there. Only a wait in place blocks the thread. Peers
+// may wake it until the executor has stopped listening to their events.
 class Executor::PumpParker final : public Parker {
  public:
   explicit PumpParker(Executor& executor) : executor_(executor) {}
   void park(std::int64_t deadline_ns, boost::asio::io_context*) override {
     in_place_.park(deadline_ns);
   }
-  void ring() noexcept override {
-    in_place_.ring();
+  void unpark() noexcept override {
+    in_place_.unpark();
     executor_.post_pump();
   }
   std::int64_t now() const override { return in_place_.now(); }
@@ -93,7 +93,7 @@ class Executor::Running {
 };
 
 constexpr std::size_t kFirstCapacity = 64;
-constexpr std::int64_t kPollNs = 200'000;  // for a wait that no ring ends
+constexpr std::int64_t kPollNs = 200'000;  // for a wait that no wake-up ends
 
 // The earlier of two times; 0: none.
 inline std::int64_t earlier(std::int64_t a, std::int64_t b) {

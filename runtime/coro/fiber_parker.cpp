@@ -15,10 +15,10 @@ FiberParker::FiberParker(FiberThread& home, int index, std::function<void(Parker
   timer_ = timers.extract(timers.begin());
 }
 
-void FiberParker::ring() noexcept {
+void FiberParker::unpark() noexcept {
   // Release: earlier writes are visible to the fiber that takes the token. Acquire: the thread's
-  // uses of next_ happen before those of the ringer that finds kAsleep.
-  if (state_.exchange(kRung, std::memory_order_acq_rel) == kAsleep) home_.rung(*this);
+  // uses of next_ happen before those of the waker that finds kAsleep.
+  if (state_.exchange(kUnparked, std::memory_order_acq_rel) == kAsleep) home_.unparked(*this);
 }
 
 void FiberParker::park(std::int64_t deadline_ns, boost::asio::io_context* asio) {
@@ -39,8 +39,8 @@ void FiberParker::park(std::int64_t deadline_ns, boost::asio::io_context* asio) 
 }
 
 void FiberParker::let_others_run() {
-  // Acquire, here and below: pairs with the ring() whose token this takes.
-  if (state_.exchange(kAwake, std::memory_order_acquire) == kRung) return;
+  // Acquire, here and below: pairs with the unpark() whose token this takes.
+  if (state_.exchange(kAwake, std::memory_order_acquire) == kUnparked) return;
   home_.runnable_.push(*this);
   Fiber::suspend();
   state_.exchange(kAwake, std::memory_order_acquire);
@@ -48,10 +48,10 @@ void FiberParker::let_others_run() {
 
 void FiberParker::fall_asleep(std::int64_t deadline_ns, bool in_asio) {
   std::uint32_t awake = kAwake;
-  // Release: hands next_ to the ringer that finds kAsleep. Relaxed: the exchange below acquires.
+  // Release: hands next_ to the waker that finds kAsleep. Relaxed: the exchange below acquires.
   if (state_.compare_exchange_strong(awake, kAsleep, std::memory_order_release,
                                      std::memory_order_relaxed)) {
-    // This thread notices a ring from here on only after the fiber has suspended.
+    // This thread notices a wake-up from here on only after the fiber has suspended.
     if (deadline_ns != 0) {
       timer_.key() = deadline_ns;
       place_ = home_.timers_.insert(std::move(timer_));

@@ -18,16 +18,16 @@ class FiberParker final : public Parker {
               std::size_t stack_bytes);
 
   void park(std::int64_t deadline_ns, boost::asio::io_context* asio) override;
-  void ring() noexcept override;
+  void unpark() noexcept override;
   std::int64_t now() const override { return home_.now(); }
   bool shares_its_thread() const override { return true; }
 
  private:
   friend class FiberThread;
-  // The fiber: kAwake -> kAsleep, and kRung -> kAwake, in park().
-  // A ring: any -> kRung; the one that finds kAsleep makes the fiber runnable.
+  // The fiber: kAwake -> kAsleep, and kUnparked -> kAwake, in park().
+  // A wake-up: any -> kUnparked; the one that finds kAsleep makes the fiber runnable.
   // Deadline, handler: kAsleep -> kAwake, and the fiber is runnable.
-  enum State : std::uint32_t { kAwake, kRung, kAsleep };
+  enum State : std::uint32_t { kAwake, kUnparked, kAsleep };
 
   void let_others_run();
   void fall_asleep(std::int64_t deadline_ns, bool in_asio);

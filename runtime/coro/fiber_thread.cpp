@@ -35,7 +35,7 @@ FiberThread::FiberThread(FiberPolicy* policy, std::size_t stack_bytes)
 
 FiberThread::~FiberThread() {
   give_up();    // bodies that never began may hold timers of the io_context
-  io_.reset();  // handlers that never ran may ring
+  io_.reset();  // handlers that never ran may wake
 }
 
 Parker& FiberThread::spawn(std::function<void(Parker&)> body) {
@@ -59,9 +59,9 @@ void FiberThread::run() {
     give_up();
   }
   here_ = nullptr;
-  // Ringers of the last sleepers may still be inside rung(). Acquire: they are done with this
-  // object. They registered in ringers_ before those fibers could wake and end.
-  while (ringers_.load(std::memory_order_acquire) != 0) std::this_thread::yield();
+  // Wakers of the last sleepers may still be inside unparked(). Acquire: they are done with this
+  // object. They registered in wakers_ before those fibers could wake and end.
+  while (wakers_.load(std::memory_order_acquire) != 0) std::this_thread::yield();
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
@@ -72,7 +72,7 @@ void FiberThread::run_all() {
     if (FiberParker* fiber = next()) {
       turn(*fiber);
     } else {
-      rest();
+      idle();
     }
   }
 }
@@ -128,30 +128,30 @@ void FiberThread::give_up() noexcept {
   here_ = before;
 }
 
-void FiberThread::rung(FiberParker& fiber) noexcept {
+void FiberThread::unparked(FiberParker& fiber) noexcept {
   if (here_ == this) {
-    take_arrivals();  // they were rung first
+    take_arrivals();  // they were woken first
     remove_timer(fiber);
     runnable_.push(fiber);
     return;
   }
   // Relaxed: the release below makes it visible to the thread before the fiber can wake.
-  ringers_.fetch_add(1, std::memory_order_relaxed);
+  wakers_.fetch_add(1, std::memory_order_relaxed);
   FiberParker* head = arrivals_.load(std::memory_order_relaxed);
   do {
     fiber.next_ = head;
-    // Release: publishes next_ and all that ring() released.
+    // Release: publishes next_ and all that unpark() released.
   } while (!arrivals_.compare_exchange_weak(head, &fiber, std::memory_order_release,
                                             std::memory_order_relaxed));
-  if (head == nullptr) sleep_.ring();  // otherwise the thread that found it empty does
+  if (head == nullptr) sleep_.unpark();  // otherwise the thread that found it empty does
   // Release: this object is not touched afterwards.
-  ringers_.fetch_sub(1, std::memory_order_release);
+  wakers_.fetch_sub(1, std::memory_order_release);
 }
 
 void FiberThread::take_arrivals() noexcept {
-  // Relaxed: an arrival missed here is followed by a ring of sleep_.
+  // Relaxed: an arrival missed here is followed by a wake-up of sleep_.
   if (arrivals_.load(std::memory_order_relaxed) == nullptr) return;
-  // Acquire: pairs with the push in rung().
+  // Acquire: pairs with the push in unparked().
   FiberParker* last = arrivals_.exchange(nullptr, std::memory_order_acquire);
   FiberParker* first = nullptr;
   while (last != nullptr) {  // newest first: reverse
@@ -167,7 +167,7 @@ void FiberThread::take_arrivals() noexcept {
 
 void FiberThread::wake(FiberParker& fiber) noexcept {
   std::uint32_t asleep = FiberParker::kAsleep;
-  // Relaxed: this thread put it to sleep. On failure a ring came first: the fiber is in the
+  // Relaxed: this thread put it to sleep. On failure a wake-up came first: the fiber is in the
   // arrivals, or about to be.
   if (!fiber.state_.compare_exchange_strong(asleep, FiberParker::kAwake, std::memory_order_relaxed))
     return;
@@ -186,7 +186,7 @@ void FiberThread::look_around() {
 }
 
 // No fiber can run.
-void FiberThread::rest() {
+void FiberThread::idle() {
   const bool has_work = poll_asio();
   take_arrivals();
   if (runnable_.size > 0) return;

@@ -1,8 +1,8 @@
 #pragma once
 // Many ranks on one thread: runs fibers on the thread that calls run(), one at a time, each until
-// it parks. Without a policy they run in the order in which they were rung; with one, in the order
-// it draws, so that a program whose fibers only compute, ring and park runs identically for the
-// same seed. Owned by whoever runs it; outlives everything that may ring its fibers.
+// it parks. Without a policy they run in the order in which they were woken; with one, in the order
+// it draws, so that a program whose fibers only compute, wake and park runs identically for the
+// same seed. Owned by whoever runs it; outlives everything that may wake its fibers.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -60,7 +60,7 @@ class FiberThread {
   // `hook(i)` before fiber i runs, `hook(-1)` after it parks or ends; must not throw. For
   // thread-local pointers of ranks.
   void on_switch(std::function<void(int fiber)> hook) { on_switch_ = std::move(hook); }
-  // In virtual time, at the first deadlock of a run(), before it becomes an error: may ring fibers.
+  // In virtual time, at the first deadlock of a run(), before it becomes an error: may wake fibers.
   void on_stuck(std::function<void()> hook) { on_stuck_ = std::move(hook); }
 
   // Whether the calling thread is inside its run().
@@ -84,7 +84,7 @@ class FiberThread {
   void announce(int fiber) noexcept;
   FiberParker* next();
   void look_around();
-  void rest();
+  void idle();
   void rest_virtually(bool has_work);
   bool poll_asio();
   void sleep(std::int64_t deadline_ns, bool in_asio);
@@ -94,9 +94,9 @@ class FiberThread {
   void note_error() noexcept;
   void give_up() noexcept;
 
-  // Called by parkers: rung() from the ring() of a sleeping one, on any thread; the others on this
-  // thread.
-  void rung(FiberParker& fiber) noexcept;
+  // Called by parkers: unparked() from the unpark() of a sleeping one, on any thread; the others on
+  // this thread.
+  void unparked(FiberParker& fiber) noexcept;
   void take_arrivals() noexcept;
   void wake(FiberParker& fiber) noexcept;
   void remove_timer(FiberParker& fiber) noexcept;
@@ -122,8 +122,8 @@ class FiberThread {
   bool giving_up_ = false;
   std::exception_ptr error_;
   ThreadParker sleep_;                           // where the thread sleeps
-  std::atomic<FiberParker*> arrivals_{nullptr};  // rung by other threads, most recent first
-  std::atomic<int> ringers_{0};                  // other threads inside rung()
+  std::atomic<FiberParker*> arrivals_{nullptr};  // woken by other threads, most recent first
+  std::atomic<int> wakers_{0};                   // other threads inside unparked()
 };
 
 }  // namespace coshard

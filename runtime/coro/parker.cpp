@@ -36,10 +36,10 @@ std::int64_t ThreadParker::now() const {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
 }
 
-void ThreadParker::ring() noexcept {
-  // Release: earlier writes are visible to the rank that reads kRung. Acquire: asio_, and posted_
-  // as false, are as the rank wrote them before kInAsio.
-  const std::uint32_t before = state_.exchange(kRung, std::memory_order_acq_rel);
+void ThreadParker::unpark() noexcept {
+  // Release: earlier writes are visible to the rank that reads kUnparked. Acquire: asio_, and
+  // posted_ as false, are as the rank wrote them before kInAsio.
+  const std::uint32_t before = state_.exchange(kUnparked, std::memory_order_acq_rel);
   if (before == kOnFutex) {
     // The rank may already be running, and this parker destroyed: the kernel only compares
     // addresses.
@@ -53,26 +53,26 @@ void ThreadParker::ring() noexcept {
 
 bool ThreadParker::fall_asleep(State how) {
   std::uint32_t awake = kAwake;
-  // Release: a ringer that reads kInAsio sees asio_, and posted_ as false. If it was already rung,
+  // Release: a waker that reads kInAsio sees asio_, and posted_ as false. If it was already woken,
   // nothing is read here; the exchange that takes the token acquires.
   return state_.compare_exchange_strong(awake, how, std::memory_order_release,
                                         std::memory_order_relaxed);
 }
 
 void ThreadParker::park(std::int64_t deadline_ns, boost::asio::io_context* asio) {
-  asio_ = asio;  // not read concurrently: the state is kAwake or kRung
+  asio_ = asio;  // not read concurrently: the state is kAwake or kUnparked
   if (fall_asleep(asio != nullptr ? kInAsio : kOnFutex)) {
     if (asio != nullptr) return sleep_in_asio(deadline_ns);
     sleep_on_futex(deadline_ns);
   }
-  // Acquire: pairs with the ring() whose token this takes.
+  // Acquire: pairs with the unpark() whose token this takes.
   state_.exchange(kAwake, std::memory_order_acquire);
 }
 
 void ThreadParker::sleep_on_futex(std::int64_t deadline_ns) {
   if (deadline_ns < 0) return;  // long past; invalid for the kernel
   // Relaxed: the exchange in park() acquires. The kernel compares the word under a lock that the
-  // wake also takes, so that no ring is lost in between.
+  // wake also takes, so that no wake-up is lost in between.
   while (state_.load(std::memory_order_relaxed) == kOnFutex) {
     if (!futex_wait(state_, kOnFutex, deadline_ns)) return;
   }
@@ -98,10 +98,10 @@ void ThreadParker::sleep_in_asio(std::int64_t deadline_ns) {
 void ThreadParker::leave_asio() noexcept {
   // Acquire: as in park().
   if (state_.exchange(kAwake, std::memory_order_acquire) == kInAsio) return;
-  // One ringer has read kInAsio and may still be using asio_, which the caller may destroy; it has
+  // One waker has read kInAsio and may still be using asio_, which the caller may destroy; it has
   // only its post() left to do. Acquire: that post has happened.
   while (!posted_.load(std::memory_order_acquire)) std::this_thread::yield();
-  // Relaxed: fall_asleep() releases it before another ringer can read kInAsio.
+  // Relaxed: fall_asleep() releases it before another waker can read kInAsio.
   posted_.store(false, std::memory_order_relaxed);
 }
 

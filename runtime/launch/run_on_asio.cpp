@@ -121,7 +121,7 @@ class AsioRank : public std::enable_shared_from_this<AsioRank> {
 
   Executor& executor() { return executor_; }
 
-  // From now on it can be rung.
+  // From now on it can be woken.
   void enlist() {
     executor_.belongs_to(shared_from_this());
     run_->state.begins(rank_, executor_);

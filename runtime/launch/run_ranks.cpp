@@ -35,7 +35,7 @@ struct Run {
   const WorldOptions& options;
   const Program& program;
   DeadlockDetector deadlock_detector{
-      [this](int rank) { state.ring(rank); },
+      [this](int rank) { state.wake(rank); },
       [this](const std::string& all) { state.on_deadlock(str_cat(kDeadlock, all)); }};
   std::unique_ptr<RankDirectory> directory;
   RunState state;

@@ -57,10 +57,10 @@ void RunState::begins(int rank, Executor& executor) {
   if (!cause_.empty()) executor.interrupt(std::make_exception_ptr(PeerFailure(cause_)));
 }
 
-void RunState::ring(int rank) {
+void RunState::wake(int rank) {
   const std::scoped_lock lock(mutex_);
-  const Rank& rung = ranks_[static_cast<std::size_t>(rank)];
-  if (rung.executor != nullptr && !rung.ended) rung.executor->context().parker().ring();
+  const Rank& woken = ranks_[static_cast<std::size_t>(rank)];
+  if (woken.executor != nullptr && !woken.ended) woken.executor->context().parker().unpark();
 }
 
 void RunState::ends(int rank) {
@@ -161,7 +161,7 @@ void RunState::on_change(std::function<void()> changed) {
 }
 
 void RunState::tell_of_change() {
-  watcher_.ring();
+  watcher_.unpark();
   if (on_change_) on_change_();
 }
 

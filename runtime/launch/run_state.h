@@ -43,7 +43,7 @@ class RunState {
   void ends(int rank);
 
   // Any thread. Wakes a rank that has begun and not ended.
-  void ring(int rank);
+  void wake(int rank);
   // A deadlock: every rank waits and nothing can wake one.
   void on_deadlock(const std::string& text);
 

@@ -18,7 +18,7 @@ class SharedThreads final : public RankHost {
 
   void run(std::span<const int> here, ThreadGroup&, const RankProgram& program) override {
     const std::size_t count = std::min(static_cast<std::size_t>(threads_), here.size());
-    // Outlive all threads: ranks of one thread may still be ringing those of another.
+    // Outlive all threads: ranks of one thread may still be waking those of another.
     std::vector<std::unique_ptr<RankFibers>> shares;
     for (std::size_t t = 0; t < count; ++t)
       shares.push_back(std::make_unique<RankFibers>(stack_bytes_));

@@ -64,14 +64,14 @@ void SimProcess::live(Parker& parker, const WorldOptions& options,
   group_ = nullptr;
   begun_ = nullptr;
   over_ = true;
-  for (Parker* rank : early_) rank->ring();
+  for (Parker* rank : early_) rank->unpark();
 }
 
 void SimProcess::run(std::span<const int>, ThreadGroup& group, const RankProgram& program) {
   group_ = &group;
   group.use(*this);
   begun_ = &program;
-  for (Parker* rank : early_) rank->ring();
+  for (Parker* rank : early_) rank->unpark();
   program.watch();
   while (alive_ > 0) main_.park(0);
 }
@@ -82,7 +82,7 @@ void SimProcess::MainParker::park(std::int64_t deadline_ns, boost::asio::io_cont
   RankContext::exchange(&mine);
 }
 
-void SimProcess::awake() { main_.ring(); }
+void SimProcess::awake() { main_.unpark(); }
 
 void SimProcess::wake() {
   if (group_ != nullptr) group_->wake();
@@ -141,7 +141,7 @@ bool SimProcess::pause() {
   try {
     parker.park(1);
     RankContext::exchange(&mine);
-    parker.ring();  // a ring during the park must not be lost: poll again
+    parker.unpark();  // a wake-up during the park must not be lost: poll again
     return true;
   } catch (const Error&) {
     return false;

@@ -78,7 +78,7 @@ std::int64_t Simulation::later(std::chrono::nanoseconds most) {
 
 void Simulation::at(std::int64_t time_ns, std::function<void()> event) {
   const auto place = events_.emplace(time_ns, std::move(event));
-  if (place == events_.begin() && network_ != nullptr) network_->ring();
+  if (place == events_.begin() && network_ != nullptr) network_->unpark();
 }
 
 bool Simulation::go_on() {
@@ -152,7 +152,7 @@ bool Simulation::note_failed(int process) {
 
 void Simulation::rank_ended() {
   if (--alive_ > 0) return;
-  network_->ring();
+  network_->unpark();
   for (const auto& process : processes_) process->awake();
 }
 

@@ -57,8 +57,8 @@ class SimProcess final : public RankHost, public TransferClock {
   class MainParker final : public Parker {
    public:
     void park(std::int64_t deadline_ns, boost::asio::io_context* asio = nullptr) override;
-    void ring() noexcept override {
-      if (fiber != nullptr) fiber->ring();
+    void unpark() noexcept override {
+      if (fiber != nullptr) fiber->unpark();
     }
     std::int64_t now() const override { return fiber->now(); }
     bool shares_its_thread() const override { return true; }

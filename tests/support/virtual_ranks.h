@@ -69,7 +69,7 @@ inline void compute_for(std::chrono::nanoseconds time) {
   Parker& parker = RankContext::current().parker();
   const std::int64_t end = parker.now() + time.count();
   while (parker.now() < end) parker.park(end);
-  parker.ring();  // it may have been rung meanwhile
+  parker.unpark();  // it may have been woken meanwhile
 }
 
 // ends_of() of a simulated run.

@@ -138,12 +138,12 @@ void LocalGroup::announce(CollectiveOp& op, int rank, Collective&& args, Print p
   entry.args = std::move(args);
   entry.print = print;
   entry.stage.store(Stage::Announced);
-  ring(op);
+  wake_waiters(op);
 }
 
 void LocalGroup::received(CollectiveOp& op, int rank) {
   if (raise_arrived(op, rank)) arm(op, rank);
-  ring(op);
+  wake_waiters(op);
 }
 
 void LocalGroup::sent(CollectiveOp& op, int rank) {
@@ -268,7 +268,7 @@ bool LocalGroup::is_none(const std::string& difference) {
 
 void LocalGroup::notify() {
   const std::scoped_lock lock(sleep_mutex_);
-  for (Parker* parker : parkers_) parker->ring();
+  for (Parker* parker : parkers_) parker->unpark();
 }
 
 void LocalGroup::subscribe(Parker& parker, bool for_part) {
@@ -276,7 +276,7 @@ void LocalGroup::subscribe(Parker& parker, bool for_part) {
     const std::scoped_lock lock(sleep_mutex_);
     parkers_.push_back(&parker);
   }
-  // After the insertion: a ringer that sees the count also finds the parker.
+  // After the insertion: a waker that sees the count also finds the parker.
   sleepers_.fetch_add(1);
   if (for_part) part_sleepers_.fetch_add(1);
 }
@@ -317,7 +317,7 @@ void LocalGroup::arrive(CollectiveOp& op, int rank, Collective&& collective, Pri
   if (prepares) {
     op.unprepared.fetch_add(1);
     mine.stage.store(Stage::Issued);
-    ring(op);  // waiters may have work to do
+    wake_waiters(op);  // waiters may have work to do
     offer(op);
   }
   if (prepares ? prepare(op, rank) == Prepared::Last : raise_arrived(op, rank)) arm(op, rank);
@@ -368,19 +368,19 @@ Poll LocalGroup::poll_before(CollectiveOp& op, int rank) {
 void LocalGroup::note_not_before(CollectiveOp& op, int rank) {
   Entry& its = entry(op, rank);
   const std::int64_t known = its.args.after->info().not_before;
-  if (known != 0 && its.not_before_ns.exchange(known) != known) ring(op);
+  if (known != 0 && its.not_before_ns.exchange(known) != known) wake_waiters(op);
 }
 
 // Rings all that may wait for an op or message, or help with it.
-void LocalGroup::ring(const std::atomic<bool>& has_dependents) {
+void LocalGroup::wake_waiters(const std::atomic<bool>& has_dependents) {
   wake();
-  if (registry_->progress != nullptr) registry_->progress->ring();
+  if (registry_->progress != nullptr) registry_->progress->wake_all();
   if (has_dependents.load()) registry_->wake();
 }
 
-// With ranks in other processes, progress threads poll and need no ring.
-void LocalGroup::ring(const CollectiveOp& op) {
-  if (remote_ == nullptr) return ring(op.has_dependents);
+// With ranks in other processes, progress threads poll and need no wake-up.
+void LocalGroup::wake_waiters(const CollectiveOp& op) {
+  if (remote_ == nullptr) return wake_waiters(op.has_dependents);
   wake();
   if (op.has_dependents.load()) registry_->wake();
 }
@@ -404,7 +404,7 @@ LocalGroup::Prepared LocalGroup::prepare(CollectiveOp& op, int rank) {
   const Poll polled = poll_before(op, rank);
   if (polled != Poll::Done) {
     its.stage.store(Stage::Issued);
-    if (its.wanted.exchange(false)) ring(op);
+    if (its.wanted.exchange(false)) wake_waiters(op);
     return polled == Poll::Progressed ? Prepared::Some : Prepared::Nothing;
   }
   its.args.after.reset();
@@ -435,7 +435,7 @@ void LocalGroup::arm(CollectiveOp& op, int rank) {
   if (at_once && kind != CollectiveKind::AllGather) op.next.store(op.chunks);
   op.armed.store(true);
   if (!at_once) {
-    ring(op);
+    wake_waiters(op);
     offer(op);
   }
   if (kind == CollectiveKind::AllGather) {
@@ -527,7 +527,7 @@ void LocalGroup::finish_chunks(CollectiveOp& op, std::uint32_t count, Collective
   if (done != target) return;
   if (!completes) return finish(op);
   op.completing.store(true);
-  ring(op);
+  wake_waiters(op);
   while (complete_some(op)) {
   }
 }
@@ -648,14 +648,14 @@ void LocalGroup::transfer(const std::shared_ptr<Message>& message) {
   constexpr std::size_t kAtOnce = 64 * 1024;  // above: left to a waiter
   if (does_at_once() && !poisoned() && bytes <= kAtOnce) help(*message);
   if (!message->carry && !message->over()) offer(message);
-  ring(message->has_dependents);
+  wake_waiters(message->has_dependents);
 }
 
 bool LocalGroup::help(Message& message) {
   if (!message.matched() || !may_go_on()) return false;
   std::string failure;
   const bool moved = message.help(failure);
-  if (message.wanted.exchange(false) || moved) ring(message.has_dependents);
+  if (message.wanted.exchange(false) || moved) wake_waiters(message.has_dependents);
   if (!failure.empty())
     poison(str_cat("message #", message.number, " of ", title(), location_text(message.send),
                    ": computing what it sends failed: ", failure));
@@ -699,7 +699,7 @@ void LocalGroup::queue_on_devices(Message& message, int rank) {
                                  members_[static_cast<std::size_t>(rank)]));
   if (poisoned()) return;
   message.state.store(MessageState::Over);
-  ring(message.has_dependents);
+  wake_waiters(message.has_dependents);
 }
 
 }  // namespace coshard

@@ -138,9 +138,9 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   void wake() {
     if (sleepers_.load() > 0) notify();
   }
-  void ring(const std::atomic<bool>& has_dependents);
-  void ring(const CollectiveOp& op);
-  // From now on `parker` is rung; the caller checks the awaited state after this and before it
+  void wake_waiters(const std::atomic<bool>& has_dependents);
+  void wake_waiters(const CollectiveOp& op);
+  // From now on `parker` is woken; the caller checks the awaited state after this and before it
   // parks.
   void subscribe(Parker& parker, bool for_part);
   void unsubscribe(Parker& parker, bool for_part) noexcept;
@@ -221,7 +221,7 @@ struct LocalRegistry {
   // If set, only the sleepers of this deadlock detector use these groups; null: others may, too.
   // Set before the ranks start.
   const DeadlockDetector* deadlock_detector = nullptr;
-  void wake();  // rings all listeners of all groups; not with the mutex held
+  void wake();  // wakes all listeners of all groups; not with the mutex held
   // Not with the mutex held.
   void poison(const std::string& cause);
 };

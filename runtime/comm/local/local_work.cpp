@@ -74,7 +74,7 @@ void LocalWork::block(int part, const Done& done, const Help& help) {
 }
 
 std::int64_t LocalWork::not_before(int part) const {
-  // Data from another process ring nobody, so poll again soon. A simulation does ring.
+  // Data from another process wake nobody, so poll again soon. A simulation does wake.
   const LocalGroup& group = communicator_->group();
   if (group.remote() != nullptr && group.registry()->clock == nullptr)
     return RankContext::current().parker().now() + kLookAgainNs;

@@ -5,7 +5,7 @@
 namespace coshard {
 
 // free -> taken. False if it is in a third state, or another thread has it: then `wanted` is set,
-// and that thread rings if it puts it back. Sequentially consistent: either the thread that puts it
+// and that thread wakes if it puts it back. Sequentially consistent: either the thread that puts it
 // back sees `wanted`, or this one sees it free again.
 template <class State>
 bool take(std::atomic<State>& state, State free, State taken, std::atomic<bool>& wanted) {

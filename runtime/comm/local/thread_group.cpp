@@ -22,7 +22,7 @@ std::vector<std::shared_ptr<LocalGroup>> groups_of(LocalRegistry& registry) {
 
 void LocalRegistry::wake() {
   for (const auto& group : groups_of(*this)) group->wake();
-  if (progress != nullptr) progress->ring();
+  if (progress != nullptr) progress->wake_all();
 }
 
 void LocalRegistry::poison(const std::string& cause) {

@@ -150,7 +150,7 @@ std::function<void()> MpiRanks::carrier(LocalGroup& group,
     const auto held = known.lock();
     const auto over = [held, kept = group.shared_from_this()] {
       held->moved();
-      kept->ring(held->has_dependents);
+      kept->wake_waiters(held->has_dependents);
     };
     const std::size_t bytes = bytes_of(*held);
     if (bytes == 0) return over();
@@ -192,7 +192,7 @@ void MpiRanks::abandon(const LocalGroup& group) {
       parker.park(parker.now() + kLookAgainNs);
     }
     if (parker.shares_its_thread())
-      parker.ring();        // a ring during the park must not be lost: poll again
+      parker.unpark();      // a wake-up during the park must not be lost: poll again
   } catch (const Error&) {  // this rank's thread is being abandoned
     engine_->halt();
     throw;

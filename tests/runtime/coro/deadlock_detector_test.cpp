@@ -13,10 +13,10 @@ namespace coshard::test {
 namespace {
 
 struct Asked {
-  std::vector<int> rung;
+  std::vector<int> woken;
   std::vector<std::string> standstills;
   DeadlockDetector deadlock_detector{
-      [this](int rank) { rung.push_back(rank); },
+      [this](int rank) { woken.push_back(rank); },
       [this](const std::string& all) { standstills.push_back(all); }};
 };
 
@@ -26,15 +26,15 @@ TEST(DeadlockDetector, AsksAllWhenTheLastFallsAsleep) {
   WaiterState& b = asked.deadlock_detector.add(1);
   a.prepare_wait();
   EXPECT_TRUE(a.fall_asleep());
-  EXPECT_TRUE(asked.rung.empty());
+  EXPECT_TRUE(asked.woken.empty());
   b.prepare_wait();
   EXPECT_TRUE(b.fall_asleep());
-  EXPECT_EQ(asked.rung, (std::vector<int>{0, 1}));
+  EXPECT_EQ(asked.woken, (std::vector<int>{0, 1}));
   EXPECT_TRUE(a.asked());
-  a.answer("waits for x");
+  a.report("waits for x");
   EXPECT_FALSE(a.asked());
   EXPECT_TRUE(asked.standstills.empty());
-  b.answer("waits for y");
+  b.report("waits for y");
   EXPECT_EQ(asked.standstills,
             (std::vector<std::string>{"rank 0 waits for x; rank 1 waits for y"}));
 }
@@ -45,25 +45,25 @@ TEST(DeadlockDetector, WhoIsRungIsAwakeBeforeItHasNoticed) {
   WaiterState& b = asked.deadlock_detector.add(1);
   a.prepare_wait();
   EXPECT_TRUE(a.fall_asleep());
-  a.rung();
+  a.unparked();
   b.prepare_wait();
   EXPECT_TRUE(b.fall_asleep());
-  EXPECT_TRUE(asked.rung.empty());
-  a.wake();  // what the ring has counted is not counted twice
+  EXPECT_TRUE(asked.woken.empty());
+  a.wake();  // what the wake-up has counted is not counted twice
   a.prepare_wait();
   EXPECT_TRUE(a.fall_asleep());
-  EXPECT_EQ(asked.rung.size(), 2U);
+  EXPECT_EQ(asked.woken.size(), 2U);
 }
 
 TEST(DeadlockDetector, WhoIsRungWhileItDozesDoesNotFallAsleep) {
   Asked asked;
   WaiterState& a = asked.deadlock_detector.add(0);
   a.prepare_wait();
-  a.rung();
+  a.unparked();
   EXPECT_FALSE(a.fall_asleep());
   a.prepare_wait();
   EXPECT_TRUE(a.fall_asleep());
-  EXPECT_EQ(asked.rung, std::vector<int>{0});
+  EXPECT_EQ(asked.woken, std::vector<int>{0});
 }
 
 TEST(DeadlockDetector, AHelperCountsAndIsNotAsked) {
@@ -72,11 +72,11 @@ TEST(DeadlockDetector, AHelperCountsAndIsNotAsked) {
   WaiterState& helper = asked.deadlock_detector.add_helper();
   a.prepare_wait();
   EXPECT_TRUE(a.fall_asleep());
-  EXPECT_TRUE(asked.rung.empty());
+  EXPECT_TRUE(asked.woken.empty());
   helper.prepare_wait();
   EXPECT_TRUE(helper.fall_asleep());
-  EXPECT_EQ(asked.rung, std::vector<int>{0});
-  a.answer("waits");
+  EXPECT_EQ(asked.woken, std::vector<int>{0});
+  a.report("waits");
   EXPECT_EQ(asked.standstills, std::vector<std::string>{"rank 0 waits"});
 }
 
@@ -90,8 +90,8 @@ TEST(DeadlockDetector, WhoHasLeftNeitherCountsNorAnswers) {
   b.prepare_wait();
   EXPECT_TRUE(b.fall_asleep());
   asked.deadlock_detector.leave(c);
-  EXPECT_EQ(asked.rung, (std::vector<int>{0, 1}));
-  a.answer("waits");
+  EXPECT_EQ(asked.woken, (std::vector<int>{0, 1}));
+  a.report("waits");
   asked.deadlock_detector.leave(b);
   EXPECT_EQ(asked.standstills,
             (std::vector<std::string>{"rank 0 waits; each of ranks 1,2 has ended"}));
@@ -103,20 +103,20 @@ TEST(DeadlockDetector, OfRanksThatHaveAllLeftSaysNothing) {
   WaiterState& b = asked.deadlock_detector.add(1);
   asked.deadlock_detector.leave(a);
   asked.deadlock_detector.leave(b);
-  EXPECT_TRUE(asked.rung.empty());
+  EXPECT_TRUE(asked.woken.empty());
   EXPECT_TRUE(asked.standstills.empty());
 }
 
-// A park that ends by itself: what a stale ring does now and then, each time.
+// A park that ends by itself: what a stale wake-up does now and then, each time.
 class RestlessParker final : public Parker {
  public:
   void park(std::int64_t, boost::asio::io_context*) override { std::this_thread::yield(); }
-  void ring() noexcept override {}
+  void unpark() noexcept override {}
   std::int64_t now() const override { return 0; }
   bool shares_its_thread() const override { return false; }
 };
 
-// Two ranks that ring each other in turn, never both asleep; the ranks that were asked.
+// Two ranks that wake each other in turn, never both asleep; the ranks that were asked.
 std::vector<int> asked_in_turns(Parker& bed_a, Parker& bed_b, int rounds) {
   Asked asked;
   CountedParker a(bed_a), b(bed_b);
@@ -134,14 +134,14 @@ std::vector<int> asked_in_turns(Parker& bed_a, Parker& bed_b, int rounds) {
         nap.end([] { return std::string(); });
       }
       turn.fetch_add(1);
-      other.ring();
+      other.unpark();
     }
     asked.deadlock_detector.leave(waiter_state);
   };
   std::thread peer([&] { play(1, b, of_b, a); });
   play(0, a, of_a, b);
   peer.join();
-  return asked.rung;
+  return asked.woken;
 }
 
 TEST(DeadlockDetector, GivesNoFalseAlarmBetweenRanksThatWakeEachOther) {

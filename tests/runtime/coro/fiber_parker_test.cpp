@@ -1,4 +1,4 @@
-// Parking of a fiber: rings, deadlines, and who goes on first.
+// Parking of a fiber: wakes, deadlines, and who goes on first.
 #include "runtime/coro/fiber_thread.h"
 
 #include <gtest/gtest.h>
@@ -26,14 +26,14 @@ TEST(FiberThread, ARingBeforeParkMakesItReturnAtOnce) {
   std::string log;
   Parker& first = thread.spawn([&log](Parker& parker) {
     parker.park(0);
-    parker.ring();
-    parker.ring();
+    parker.unpark();
+    parker.unpark();
     parker.park(0);
     log += 'a';
     EXPECT_TRUE(parker.shares_its_thread());
   });
   thread.spawn([&log](Parker&) { log += 'b'; });
-  first.ring();  // before it has begun
+  first.unpark();  // before it has begun
   thread.run();
   EXPECT_EQ(log, "ab");
 }
@@ -49,7 +49,7 @@ TEST(FiberThread, WhoIsRungFirstRunsFirst) {
     }));
   }
   thread.spawn([&sleepers](Parker&) {
-    for (const int i : {2, 0, 2, 1, 0}) sleepers[static_cast<std::size_t>(i)]->ring();
+    for (const int i : {2, 0, 2, 1, 0}) sleepers[static_cast<std::size_t>(i)]->unpark();
   });
   thread.run();
   EXPECT_EQ(log, "cab");
@@ -79,7 +79,7 @@ TEST(FiberThread, ARingEndsASleepBeforeItsDeadline) {
   });
   thread.spawn([&waiter_state](Parker& parker) {
     for (int i = 0; i < 2; ++i) {
-      waiter_state.ring();
+      waiter_state.unpark();
       parker.park(1);
     }
   });
@@ -97,7 +97,7 @@ TEST(FiberThread, IsWokenByAnotherThread) {
   std::thread other([&] {
     std::this_thread::sleep_for(5ms);
     value = 7;
-    waiter_state.ring();
+    waiter_state.unpark();
   });
   thread.run();
   other.join();
@@ -112,7 +112,7 @@ TEST(FiberThread, ARingThatComesWithTheDeadlineWakesOnce) {
     over = true;
   });
   std::thread other([&] {
-    while (!over) waiter_state.ring();
+    while (!over) waiter_state.unpark();
   });
   thread.run();
   other.join();

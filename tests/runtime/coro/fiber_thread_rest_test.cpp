@@ -69,14 +69,14 @@ TEST(FiberThreadAsio, APostFromAnotherThreadIsRunUnderAWorkGuard) {
 TEST(FiberThreadAsio, RingsAndDeadlinesEndASleepThere) {
   FiberThread thread;
   const auto work = asio::make_work_guard(thread.io_context());
-  Parker& rung = thread.spawn([&](Parker& parker) { parker.park(0); });
+  Parker& woken = thread.spawn([&](Parker& parker) { parker.park(0); });
   thread.spawn([](Parker& parker) {
     const std::int64_t deadline = parker.now() + 3 * kMillisecond;
     while (parker.now() < deadline) parker.park(deadline);
   });
-  std::thread other([&rung] {
+  std::thread other([&woken] {
     std::this_thread::sleep_for(6ms);
-    rung.ring();
+    woken.unpark();
   });
   thread.run();
   other.join();
@@ -145,7 +145,7 @@ std::string simulated(std::uint64_t seed) {
     parkers.push_back(&thread.spawn([&, i](Parker& parker) {
       for (std::size_t round = 0; round < 6; ++round) {
         log += static_cast<char>('a' + i);
-        parkers[(i + round) % 5]->ring();
+        parkers[(i + round) % 5]->unpark();
         parker.park(parker.now() + static_cast<std::int64_t>((i * 7 + round * 3) % 5));
       }
       log += str_cat(parker.now(), ' ');
@@ -192,16 +192,16 @@ TEST(FiberThreadSimulation, AStandstillIsAnErrorAndTheFibersUnwind) {
 TEST(FiberThreadSimulation, AtAStandstillTheHookMayRing) {
   DrawnOrder policy(1);
   FiberThread thread(&policy);
-  bool rung = false;
+  bool woken = false;
   int told = 0;
-  Parker& waiter_state = thread.spawn([&rung](Parker& parker) {
-    while (!rung) parker.park(0);
+  Parker& waiter_state = thread.spawn([&woken](Parker& parker) {
+    while (!woken) parker.park(0);
     parker.park(0);
   });
   thread.on_stuck([&] {
     ++told;
-    rung = true;
-    waiter_state.ring();
+    woken = true;
+    waiter_state.unpark();
   });
   EXPECT_EQ(error_text(ErrorKind::BadInput, [&thread] { thread.run(); }),
             "fiber thread: deadlock: 1 of 1 fibers sleep and nothing can wake them");

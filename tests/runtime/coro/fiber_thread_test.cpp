@@ -41,7 +41,7 @@ TEST(FiberThread, RunsFibersInTurnUntilAllHaveEnded) {
 }
 
 // `fibers` on each of two threads; each waits for a turn of its own and hands it to its peer on the
-// other thread. A ring that got lost would end in a timeout.
+// other thread. A wake-up that got lost would end in a timeout.
 TEST(FiberThread, TwoOfThemRingEachOther) {
   constexpr int kFibers = 16;
   constexpr int kRounds = 300;
@@ -54,7 +54,7 @@ TEST(FiberThread, TwoOfThemRingEachOther) {
         while (turns[i].load(std::memory_order_acquire) != round)
           parker.park(i % 2 == 0 ? 0 : parker.now() + kHour);
         turns[i].store(round + 1, std::memory_order_release);
-        parkers[1 - side][i]->ring();
+        parkers[1 - side][i]->unpark();
       }
     };
   };
@@ -79,7 +79,7 @@ TEST(FiberThread, ManyFibersParkAndRingEachOther) {
       const std::size_t left = (i + kMany - 1) % kMany;
       for (int round = 0; round < kRounds; ++round) {
         ++rounds[i];
-        parkers[(i + 1) % kMany]->ring();
+        parkers[(i + 1) % kMany]->unpark();
         while (rounds[left] <= round) parker.park(0);
       }
     }));
@@ -100,7 +100,7 @@ TEST(FiberThread, TheFirstExceptionIsThrownAfterTheOthersHaveGoneOn) {
   thread.spawn([](Parker&) { throw std::runtime_error("first"); });
   thread.spawn([&survivor](Parker& parker) {
     parker.park(1);
-    survivor.ring();
+    survivor.unpark();
     throw std::runtime_error("second");
   });
   try {
@@ -162,7 +162,7 @@ TEST(FiberThread, AFiberMaySpawnAnother) {
       parker.park(0);
       log += "child";
     });
-    child.ring();
+    child.unpark();
     log += "parent ";
   });
   thread.run();

@@ -24,14 +24,14 @@ using testing::kMillisecond;
 
 TEST(ThreadParker, ARingBeforeParkMakesItReturnAtOnce) {
   ThreadParker parker;
-  parker.ring();
+  parker.unpark();
   parker.park(0);
   EXPECT_FALSE(parker.shares_its_thread());
 }
 
 TEST(ThreadParker, ManyRingsAreOneToken) {
   ThreadParker parker;
-  for (int i = 0; i < 3; ++i) parker.ring();
+  for (int i = 0; i < 3; ++i) parker.unpark();
   parker.park(0);
   const std::int64_t begin = parker.now();
   parker.park(begin + 5 * kMillisecond);
@@ -54,14 +54,14 @@ TEST(ThreadParker, ARingFromAnotherThreadEndsTheSleepAndShowsWhatWasWrittenBefor
   std::thread other([&] {
     std::this_thread::sleep_for(5ms);
     value = 7;
-    parker.ring();
+    parker.unpark();
   });
   parker.park(0);
   EXPECT_EQ(value, 7);
   other.join();
 }
 
-// Two threads hand a number to and fro; a ring that got lost would end in a timeout.
+// Two threads hand a number to and fro; a wake-up that got lost would end in a timeout.
 void ping_pong(int rounds, asio::io_context* first, asio::io_context* second) {
   ThreadParker a;
   ThreadParker b;
@@ -70,7 +70,7 @@ void ping_pong(int rounds, asio::io_context* first, asio::io_context* second) {
     for (int i = parity; i < rounds; i += 2) {
       while (turn.load(std::memory_order_acquire) != i) own.park(own.now() + kHour, io);
       turn.store(i + 1, std::memory_order_release);
-      peer.ring();
+      peer.unpark();
     }
   };
   std::thread other([&] { play(b, a, 1, second); });
@@ -97,7 +97,7 @@ TEST(ThreadParker, SleepingInAsioRunsAtMostOneHandler) {
   for (int i = 0; i < 2; ++i) asio::post(context, [&ran] { ++ran; });
   parker.park(0, &context);
   EXPECT_EQ(ran, 1);
-  parker.ring();
+  parker.unpark();
   parker.park(0, &context);
   EXPECT_EQ(ran, 1) << "the token was there";
   parker.park(1, &context);
@@ -122,20 +122,20 @@ TEST(ThreadParker, WhatAHandlerThrowsLeavesParkAndTheNextSleepIsAsEver) {
   ThreadParker parker;
   asio::io_context context(1);
   asio::post(context, [&parker] {
-    parker.ring();  // while it sleeps there
+    parker.unpark();  // while it sleeps there
     throw std::runtime_error("handler");
   });
   EXPECT_THROW(parker.park(0, &context), std::runtime_error);
-  parker.ring();
+  parker.unpark();
   parker.park(0);
 }
 
-// The ringer may find the waiter in a context that is over a moment later.
+// The waker may find the waiter in a context that is over a moment later.
 TEST(ThreadParker, TheContextMayGoWhenParkHasReturned) {
   ThreadParker parker;
   std::atomic<bool> over{false};
   std::thread other([&] {
-    while (!over) parker.ring();
+    while (!over) parker.unpark();
   });
   for (int round = 0; round < 3000; ++round) {
     auto context = std::make_unique<asio::io_context>(1);

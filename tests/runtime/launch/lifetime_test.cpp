@@ -236,7 +236,7 @@ Task<void> meets_for_ever(World& world) {
     co_await work;
   }
 }
-// The peer may be ringing it at that moment, and be the last to hold it.
+// The peer may be waking it at that moment, and be the last to hold it.
 TEST(Lifetime, AContextIsDestroyedWhileRanksOfAnotherRing) {
   EXPECT_EXIT(ends_well(100,
                         [] {

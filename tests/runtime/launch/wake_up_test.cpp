@@ -1,4 +1,4 @@
-// Nobody is overlooked, rung for too late, or said to sleep for ever; and errors name who is
+// Nobody is overlooked, woken for too late, or said to sleep for ever; and errors name who is
 // missing.
 #include <gtest/gtest.h>
 

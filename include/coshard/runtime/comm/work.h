@@ -28,7 +28,7 @@ enum class WorkEvent : std::uint8_t {
   StandsStill,       // the rank has nothing else to do from now on: see Waiting
   Runs,              // it has again
   Abandoned,         // the rank has given up its await
-  HasDependent,      // other work depends on it: also ring those that wait for the dependent
+  HasDependent,      // other work depends on it: also wake those that wait for the dependent
   DependentAwaited,  // work that depended on it was awaited: if it is over, observers are told so
 };
 
@@ -37,7 +37,7 @@ struct WorkInfo {
   bool any_thread = false;      // false: only its own rank can tell when it is over
   std::int64_t timeout_ns = 0;  // of a wait; 0: none
   // The time, by the rank's clock, before which the work (or its part) cannot complete; nothing
-  // rings then. May change until the next ring. 0: something will ring.
+  // wakes then. May change until the next wake-up. 0: something will wake it.
   std::int64_t not_before = 0;
 };
 

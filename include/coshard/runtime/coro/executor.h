@@ -141,7 +141,7 @@ class Executor {
   // The same from a completion handler: the rank may be asleep, and another rank or none current.
   void enqueue_from_handler(std::coroutine_handle<> ready, Branch& branch) {
     enqueue(ready, branch);
-    if (thread_ != nullptr) context_->parker().ring();
+    if (thread_ != nullptr) context_->parker().unpark();
   }
   std::size_t ready() const noexcept { return size_; }
   // Puts the suspending coroutine at the back of `waiting`.
@@ -239,7 +239,7 @@ class Executor {
   void destroy_beside();
   // On the user's context: calls `work` as a task would, with this executor and its state current.
   void run_here(const std::function<void()>& work);
-  // The same: peers no longer ring. Call before the tasks that wait for them are destroyed.
+  // The same: peers no longer wake it. Call before the tasks that wait for them are destroyed.
   void unsubscribe_all() noexcept;
 
   RankContext& context() const noexcept { return *context_; }
@@ -306,13 +306,13 @@ class Executor {
   bool poll();
   void fire_timers();
   Branch& main_branch() const;  // of the root
-  Parker& bell() const;         // what others ring
+  Parker& waker() const;        // what others wake
   void grow();
   // On the user's context
   void post_pump();  // any thread
   void pump(const std::shared_ptr<void>& keep);
   void finish(const std::exception_ptr& error);
-  bool rest(const std::shared_ptr<void>& keep);
+  bool idle_on_context(const std::shared_ptr<void>& keep);
   void set_alarm(std::int64_t wake_ns);
   bool others_hold(const std::shared_ptr<void>& keep) const;
   std::exception_ptr hopeless(const std::shared_ptr<void>& keep) const;

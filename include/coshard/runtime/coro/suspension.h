@@ -38,12 +38,12 @@ class Waiting : public Suspension {
  public:
   // Does a share of the remaining work. Called for the head of the queue only.
   virtual Poll poll() = 0;
-  // The rank is about to sleep on this head: rings `parker` whenever poll() may have changed, until
-  // unsubscribe(). False: nothing will ring, so it must be polled.
+  // The rank is about to sleep on this head: wakes `parker` whenever poll() may have changed, until
+  // unsubscribe(). False: nothing will wake it, so it must be polled.
   virtual bool subscribe(Parker& parker) = 0;
   virtual void unsubscribe(Parker& parker) noexcept = 0;
   // It has been the head for `waited_ns`: completes it if it has failed or is past its deadline.
-  // Returns when to check again, by the rank's clock; 0: when rung.
+  // Returns when to check again, by the rank's clock; 0: when woken.
   virtual std::int64_t check(std::int64_t waited_ns) = 0;
   // "all_reduce #3 on tp[2] at train.cpp:88": for reports of what a rank waits for.
   virtual std::string describe() const = 0;

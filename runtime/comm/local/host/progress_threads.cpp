@@ -42,7 +42,7 @@ class ProgressThreads::Offered {
     return group_->poisoned() || (op_ != nullptr ? op_->over.load() : message_->over());
   }
   bool help() { return op_ != nullptr ? group_->help(*op_) : group_->help(*message_); }
-  // When to check it without a ring; 0: never.
+  // When to check it without a wake-up; 0: never.
   std::int64_t not_before() const {
     return op_ != nullptr && group_->link() != nullptr ? group_->not_before(*op_) : 0;
   }
@@ -69,18 +69,18 @@ ProgressThreads::ProgressThreads(int threads, std::shared_ptr<RemoteRanks> remot
 }
 
 void ProgressThreads::offer(std::shared_ptr<LocalGroup> group, CollectiveOp& op) {
-  const bool rings = group->remote() == nullptr;
+  const bool wakes = group->remote() == nullptr;
   {
     const std::scoped_lock lock(mutex_);
     if (std::ranges::any_of(offered_, [&](const auto& known) { return known->is(op); }))
-      return rings ? ring() : void();
+      return wakes ? wake_all() : void();
   }
-  add(std::make_shared<Offered>(std::move(group), &op, nullptr), rings);
+  add(std::make_shared<Offered>(std::move(group), &op, nullptr), wakes);
 }
 
 void ProgressThreads::offer(std::shared_ptr<LocalGroup> group, std::shared_ptr<Message> message) {
-  const bool rings = group->remote() == nullptr;
-  add(std::make_shared<Offered>(std::move(group), nullptr, std::move(message)), rings);
+  const bool wakes = group->remote() == nullptr;
+  add(std::make_shared<Offered>(std::move(group), nullptr, std::move(message)), wakes);
 }
 
 void ProgressThreads::forget(const CollectiveOp& op) {
@@ -92,28 +92,28 @@ void ProgressThreads::forget(const CollectiveOp& op) {
   offered_.erase(found);
 }
 
-void ProgressThreads::add(std::shared_ptr<Offered> offered, bool rings) {
+void ProgressThreads::add(std::shared_ptr<Offered> offered, bool wakes) {
   {
     const std::scoped_lock lock(mutex_);
     if (stopping_.load()) return;
     offered_.push_back(std::move(offered));
   }
-  wake(rings);
+  wake(wakes);
 }
 
 void ProgressThreads::wake(bool all) noexcept {
   moved_ns_.store(0, std::memory_order_relaxed);
   for (const auto& helper : helpers_)
-    if (all || helper->asleep.load()) helper->ring();
+    if (all || helper->asleep.load()) helper->wake();
 }
 
-void ProgressThreads::Helper::ring() noexcept {
-  if (WaiterState* counted = waiter_state.load(std::memory_order_acquire)) counted->rung();
-  parker.ring();
+void ProgressThreads::Helper::wake() noexcept {
+  if (WaiterState* counted = waiter_state.load(std::memory_order_acquire)) counted->unparked();
+  parker.unpark();
 }
 
-void ProgressThreads::ring() noexcept {
-  for (const auto& helper : helpers_) helper->ring();
+void ProgressThreads::wake_all() noexcept {
+  for (const auto& helper : helpers_) helper->wake();
   if (clock_ != nullptr && !stopping_.load()) clock_->offered();
 }
 
@@ -121,7 +121,7 @@ void ProgressThreads::ring() noexcept {
 void ProgressThreads::count_in(DeadlockDetector& deadlock_detector) {
   for (const auto& helper : helpers_)
     helper->waiter_state.store(&deadlock_detector.add_helper(), std::memory_order_release);
-  ring();
+  wake_all();
 }
 
 void ProgressThreads::stop() noexcept {
@@ -131,7 +131,7 @@ void ProgressThreads::stop() noexcept {
     stopping_.store(true);
     left.swap(offered_);
   }
-  ring();
+  wake_all();
   for (const auto& helper : helpers_)
     if (helper->thread.joinable()) helper->thread.join();
   for (const auto& helper : helpers_)

@@ -42,11 +42,11 @@ class ProgressThreads {
   // The op is over. Any thread.
   void forget(const CollectiveOp& op);
   // Something that an offered op waits for may be over. Any thread.
-  void ring() noexcept;
+  void wake_all() noexcept;
   // Sleeping helpers count in the deadlock detector. Before anything is offered; the deadlock
   // detector outlives them.
   void count_in(DeadlockDetector& deadlock_detector);
-  // Helps until nothing advances. Returns when to look again without a ring; 0: never.
+  // Helps until nothing advances. Returns when to look again without a wake-up; 0: never.
   std::int64_t poll();
   // Ends and joins the threads; later offers are ignored. Not on one of them.
   void stop() noexcept;
@@ -56,16 +56,16 @@ class ProgressThreads {
   struct Helper {
     ThreadParker parker;
     std::atomic<WaiterState*> waiter_state{nullptr};  // null: not counted
-    // Sleeping until rung. Sequentially consistent, with mutex_ and RemoteRanks::in_flight(): the
+    // Sleeping until woken. Sequentially consistent, with mutex_ and RemoteRanks::in_flight(): the
     // offering or sending thread sees this, or the helper sees what it has offered or sent.
     std::atomic<bool> asleep{false};
-    void ring() noexcept;
+    void wake() noexcept;
     std::thread thread;
   };
   using Snapshot = std::vector<std::shared_ptr<Offered>>;
 
-  void add(std::shared_ptr<Offered> offered, bool rings);
-  void wake(bool all) noexcept;  // else those that sleep until rung
+  void add(std::shared_ptr<Offered> offered, bool wakes);
+  void wake(bool all) noexcept;  // else those that sleep until woken
   void run(Helper& helper, const std::string& name);
   void sleep(Helper& helper, std::int64_t wake_ns);
   bool pass(Snapshot& offered, std::int64_t& wake_ns);
@@ -73,7 +73,7 @@ class ProgressThreads {
 
   std::shared_ptr<RemoteRanks> remote_;
   TransferClock* clock_;
-  std::atomic<bool> stopping_{false};      // false -> true, before a ring
+  std::atomic<bool> stopping_{false};      // false -> true, before a wake-up
   std::atomic<std::int64_t> moved_ns_{0};  // when `remote_` last moved data; 0: offered since
   std::mutex mutex_;                       // guards offered_
   Snapshot offered_;                       // in order of arrival

@@ -93,7 +93,7 @@ TEST(BusyMpi, DoesNotKeepAnIssueFromReturningWhoseBufferIsNotFilled) {
 // Of a rank that shares its thread with others, whose turn it is as soon as nothing moves.
 struct SharedParker final : Parker {
   void park(std::int64_t, boost::asio::io_context*) override {}
-  void ring() noexcept override {}
+  void unpark() noexcept override {}
   std::int64_t now() const override { return now_ns(); }
   bool shares_its_thread() const override { return true; }
 };
