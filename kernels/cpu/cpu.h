@@ -10,15 +10,15 @@
 
 namespace coshard::kernels::cpu {
 
-// What is not listed runs the reference loops.
+// What has no fast body runs the reference loops.
+template <class Kernel>
+void run(const Kernel& args) {
+  reference::run(args);
+}
 #define X(Kernel) void run(const Kernel& args);
 COSHARD_SIMD_KERNELS(X)
 X(Fill)
 #undef X
-    template <class Kernel>
-    void run(const Kernel& args) {
-  reference::run(args);
-}
 
 // Matmul of any dtypes that are equal, without oneDNN and without an epilogue. An element's sum
 // depends neither on the number of threads nor on the other rows and columns.
