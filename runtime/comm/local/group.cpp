@@ -142,11 +142,13 @@ void LocalGroup::announce(CollectiveOp& op, int rank, Collective&& args, Print p
 }
 
 void LocalGroup::received(CollectiveOp& op, int rank) {
+  const OpReference used(op);
   if (raise_arrived(op, rank)) arm(op, rank);
   wake_waiters(op);
 }
 
 void LocalGroup::sent(CollectiveOp& op, int rank) {
+  const OpReference used(op);
   // In place, the result overwrites what was sent, so the rank counts as arrived only now.
   if (rank >= 0 && is_in_place(op.entries[static_cast<std::size_t>(rank)].args) &&
       count_arrival(op))

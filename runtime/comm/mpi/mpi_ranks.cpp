@@ -128,6 +128,7 @@ void MpiRanks::heard(IssuedNotice notice) {
   if (is_point_to_point(notice.args.kind))
     return group->post_elsewhere(notice.args, notice.rank, notice.tag);
   CollectiveOp& op = group->join(notice.sequence, notice.args.kind);
+  const OpReference used(op);
   MpiOp::Source& source = MpiOp::of(op).from[static_cast<std::size_t>(notice.rank)];
   source.tag = notice.tag;
   source.told = notice.told;

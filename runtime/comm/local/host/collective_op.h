@@ -120,6 +120,22 @@ struct CollectiveOp {
   std::atomic<std::int64_t> over_ns{0};  // steady clock
 };
 
+// Keeps an op from being reused. Taken by a thread that is no rank of it, while the op cannot be
+// over: the last step of another thread may end it, and the rank that waits may begin the next one
+// in it, before this thread has looked at it for the last time.
+class OpReference {
+ public:
+  explicit OpReference(CollectiveOp& op) noexcept : op_(op) {
+    op.references.fetch_add(1, std::memory_order_relaxed);
+  }
+  ~OpReference() { op_.references.fetch_sub(1, std::memory_order_acq_rel); }
+  OpReference(const OpReference&) = delete;
+  OpReference& operator=(const OpReference&) = delete;
+
+ private:
+  CollectiveOp& op_;
+};
+
 inline Entry& entry(const CollectiveOp& op, int rank) {
   return op.entries[static_cast<std::size_t>(rank)];
 }
