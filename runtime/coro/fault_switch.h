@@ -2,6 +2,8 @@
 // Faults that tests inject one at a time, to check that they are detected; see
 // tests/runtime/simulation/. Compiled out of release builds.
 #include <atomic>
+#include <chrono>
+#include <thread>
 
 namespace coshard {
 
@@ -13,6 +15,7 @@ enum class Fault : int {
   GivenUpIsNotCompared,
   NoWakeUpAfterAnOp,
   SiblingsAreNotCancelled,
+  ThreadsAreSlow,  // where another thread may end the op that they look at
 };
 
 #ifdef NDEBUG
@@ -23,5 +26,10 @@ inline constexpr bool kFaults = true;
 inline constinit std::atomic<Fault> fault{Fault::None};  // set while no rank runs
 inline bool has(Fault which) { return fault.load(std::memory_order_relaxed) == which; }
 #endif
+
+inline void be_slow(int milliseconds) {
+  if (has(Fault::ThreadsAreSlow))
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+}
 
 }  // namespace coshard

@@ -324,6 +324,7 @@ void LocalGroup::arrive(CollectiveOp& op, int rank, Collective&& collective, Pri
   }
   if (prepares ? prepare(op, rank) == Prepared::Last : raise_arrived(op, rank)) arm(op, rank);
   if (remote_ == nullptr) return;
+  be_slow(1);
   remote_->receive(*this, op);
   if (!op.over.load()) offer(op);
 }
@@ -530,6 +531,7 @@ void LocalGroup::finish_chunks(CollectiveOp& op, std::uint32_t count, Collective
   if (!completes) return finish(op);
   op.completing.store(true);
   wake_waiters(op);
+  be_slow(2);
   while (complete_some(op)) {
   }
 }

@@ -9,6 +9,7 @@
 #include <coshard/runtime/error.h>
 #include "runtime/comm/collective.h"
 #include "runtime/comm/mpi/mpi_op.h"
+#include "runtime/coro/fault_switch.h"
 
 namespace coshard {
 MpiEngine::Memory memory_of(const std::shared_ptr<Buffer>& buffer, bool is_tensor) {
@@ -362,6 +363,7 @@ void MpiRanks::receive(LocalGroup& group, CollectiveOp& op) {
   if (here < 0) return;
   for (int r = 0; r < group.size(); ++r) {
     if (entry_at(op, r).stage.load() != Stage::Announced) continue;
+    be_slow(2);
     {
       const std::scoped_lock lock(MpiOp::of(op).mutex);
       if (std::exchange(source_at(op, r).received, true)) continue;

@@ -94,7 +94,8 @@ struct CollectiveOp {
   std::atomic<int> gates{0};
   bool remote_ranks = false;  // set when opened
 
-  // Ranks and work handles that still use the op; at 0 (release / acquire) the group may reuse it.
+  // Ranks, work handles and threads (OpReference) that still use the op; at 0 (release / acquire)
+  // the group may reuse it.
   std::atomic<int> references{0};
   // 0 .. ranks. The last rank to arrive checks and arms the op; acq_rel so that it sees all
   // entries.

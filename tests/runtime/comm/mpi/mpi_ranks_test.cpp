@@ -7,6 +7,7 @@
 #include <chrono>
 #include <thread>
 
+#include "runtime/coro/fault_switch.h"
 #include "tests/support/fake_mpi.h"
 
 namespace coshard {
@@ -288,6 +289,36 @@ TEST(MpiRanks, OfARunThatIsOverLeaveTheNextOneAlone) {
   second.stop();
   mine->give_up();
 }
+
+#ifndef NDEBUG
+// A rank begins its next collective while another thread has yet to look at the last one again.
+TEST(MpiRanks, ThatAreSlowTouchNoLaterCollective) {
+  fault.store(Fault::ThreadsAreSlow);
+  const auto failures = on_processes(2, 1, 1, [](Communicator& comm, int rank) {
+    for (int round = 0; round < 200; ++round) {
+      const bool gathers = round % 2 == 0;
+      float mine = static_cast<float>(10 * round + rank);
+      std::vector<float> all(2);
+      int completed = 0;
+      Collective c;
+      c.kind = gathers ? CollectiveKind::AllGather : CollectiveKind::AllReduce;
+      c.extent = gathers ? 2 : 1;
+      c.send = &mine;
+      c.recv = all.data();
+      c.complete = [&] { ++completed; };
+      const Work work = comm.issue(c);
+      std::this_thread::sleep_for(std::chrono::microseconds(500 * (round % 4)));
+      work.wait();
+      EXPECT_EQ(completed, 1);
+      const float first = static_cast<float>(10 * round);
+      EXPECT_EQ(all[0], gathers ? first : 2 * first + 1);
+      EXPECT_EQ(all[1], gathers ? first + 1 : 0);
+    }
+  });
+  fault.store(Fault::None);
+  for (const std::string& failure : failures) EXPECT_EQ(failure, "");
+}
+#endif
 
 }  // namespace
 }  // namespace coshard
