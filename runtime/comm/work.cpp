@@ -9,14 +9,17 @@
 
 namespace coshard {
 
-Poll WorkState::poll(Poller by, int part) {
-  CS_REQUIRE(inner_, "a WorkState without an inner one must override poll and wait");
-  return inner_->poll(by, part);
+namespace {
+
+WorkState& required(const std::shared_ptr<WorkState>& inner) {
+  CS_REQUIRE(inner, "a WorkState without an inner one must override poll and wait");
+  return *inner;
 }
-void WorkState::wait(int part) {
-  CS_REQUIRE(inner_, "a WorkState without an inner one must override poll and wait");
-  inner_->wait(part);
-}
+
+}  // namespace
+
+Poll WorkState::poll(Poller by, int part) { return required(inner_).poll(by, part); }
+void WorkState::wait(int part) { required(inner_).wait(part); }
 void WorkState::check(std::int64_t waited_ns) {
   if (inner_) inner_->check(waited_ns);
 }

@@ -565,7 +565,7 @@ void LocalGroup::finish(CollectiveOp& op) {
   const bool dependents = op.has_dependents.load();
   if (remote_ != nullptr)  // the remote ranks' references; not before their last use
     for (int r = 0; r < size(); ++r)
-      if (!is_here(r)) release(op);
+      if (!is_here(r)) op.release();
   if (has(Fault::NoWakeUpAfterAnOp)) return;
   wake();
   if (dependents) registry_->wake();

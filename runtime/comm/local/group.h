@@ -66,7 +66,6 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   // The op of collective `sequence`, holding one reference for the joining rank. Ranks join in
   // sequence.
   CollectiveOp& join(std::uint64_t sequence, CollectiveKind kind);
-  static void release(CollectiveOp& op) { op.references.fetch_sub(1, std::memory_order_acq_rel); }
   // Stores the arguments of `rank`. The last rank to arrive arms the op if all agree, and runs a
   // small one at once; on devices it queues the work of all ranks. If the send buffer depends on a
   // collective still in flight, any helping rank arrives on this rank's behalf.

@@ -38,7 +38,7 @@ LocalCommunicator::LocalCommunicator(std::shared_ptr<LocalGroup> group, int rank
 
 LocalCommunicator::~LocalCommunicator() {
   group_->leave(rank_);
-  for (const InFlight& flight : in_flight_) group_->release(*flight.op);
+  for (const InFlight& flight : in_flight_) flight.op->release();
 }
 
 CommEvent LocalCommunicator::event_of(const Collective& collective, std::uint64_t sequence) {
@@ -193,7 +193,7 @@ bool LocalCommunicator::help(Message& message) { return group_->help(message); }
 void LocalCommunicator::retire() {
   while (!in_flight_.empty() && in_flight_.front().op->over.load(std::memory_order_acquire)) {
     bytes_in_flight_ -= in_flight_.front().bytes;
-    group_->release(*in_flight_.front().op);
+    in_flight_.front().op->release();
     in_flight_.pop_front();
   }
 }

@@ -74,7 +74,7 @@ void LocalWork::block(int part, const Done& done, const Help& help) {
 }
 
 std::int64_t LocalWork::not_before(int part) const {
-  // Data from another process wake nobody, so poll again soon. A simulation does wake.
+  // Data from another process wake nobody, so poll again soon; but in a simulation they do.
   const LocalGroup& group = communicator_->group();
   if (group.remote() != nullptr && group.registry()->clock == nullptr)
     return RankContext::current().parker().now() + kLookAgainNs;
@@ -300,11 +300,7 @@ OpWork::OpWork(std::shared_ptr<LocalCommunicator> communicator, const Collective
   early_ = awaited_.kind == CollectiveKind::AllGather && communicator_->device() == nullptr &&
            !is_one_shot(collective, ranks, communicator_->rank());
   chained_ = after_ != nullptr;
-  if (op_ != nullptr) op_->references.fetch_add(1, std::memory_order_relaxed);
-}
-
-OpWork::~OpWork() {
-  if (op_ != nullptr) communicator_->group().release(*op_);
+  if (op_ != nullptr) used_.emplace(*op_);
 }
 
 int OpWork::parts() const {

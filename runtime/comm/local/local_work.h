@@ -138,7 +138,6 @@ class OpWork final : public LocalWork {
   // op: null when the communicator was poisoned before the issue.
   OpWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
          std::uint64_t number, CollectiveOp* op);
-  ~OpWork() override;
 
  private:
   int parts() const override;
@@ -171,6 +170,7 @@ class OpWork final : public LocalWork {
   bool help_part(int part);
 
   CollectiveOp* op_;
+  std::optional<OpReference> used_;
   bool early_;    // an all_gather large enough to start before all ranks arrive
   bool chained_;  // its send buffer depends on another work
   bool waits_for_part_ = false;

@@ -37,7 +37,7 @@ struct WorkInfo {
   bool any_thread = false;      // false: only its own rank can tell when it is over
   std::int64_t timeout_ns = 0;  // of a wait; 0: none
   // The time, by the rank's clock, before which the work (or its part) cannot complete; nothing
-  // wakes then. May change until the next wake-up. 0: something will wake it.
+  // wakes it then. May change until the next wake-up. 0: something will wake it.
   std::int64_t not_before = 0;
 };
 

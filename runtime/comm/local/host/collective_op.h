@@ -71,6 +71,7 @@ struct RemoteState {
 struct CollectiveOp {
   explicit CollectiveOp(int ranks)
       : entries(std::make_unique<Entry[]>(static_cast<std::size_t>(ranks))) {}
+  void release() { references.fetch_sub(1, std::memory_order_acq_rel); }
 
   std::uint64_t sequence = 0;  // set when opened, before any rank gets the op
   int joined = 0;              // ranks that got the op; under the group's mutex
@@ -121,15 +122,15 @@ struct CollectiveOp {
   std::atomic<std::int64_t> over_ns{0};  // steady clock
 };
 
-// Keeps an op from being reused. Taken by a thread that is no rank of it, while the op cannot be
-// over: the last step of another thread may end it, and the rank that waits may begin the next one
-// in it, before this thread has looked at it for the last time.
+// Keeps an op from being reused. For whoever is no rank of it, from a time at which the op cannot
+// be over: the last step of another thread may end it, and the rank that waits may begin the next
+// one in it, before this one has looked at it for the last time.
 class OpReference {
  public:
   explicit OpReference(CollectiveOp& op) noexcept : op_(op) {
     op.references.fetch_add(1, std::memory_order_relaxed);
   }
-  ~OpReference() { op_.references.fetch_sub(1, std::memory_order_acq_rel); }
+  ~OpReference() { op_.release(); }
   OpReference(const OpReference&) = delete;
   OpReference& operator=(const OpReference&) = delete;
 

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <optional>
 
 #include <coshard/runtime/coro/rank_context.h>
 #include <coshard/runtime/error.h>
@@ -29,10 +30,7 @@ class ProgressThreads::Offered {
  public:
   Offered(std::shared_ptr<LocalGroup> group, CollectiveOp* op, std::shared_ptr<Message> message)
       : group_(std::move(group)), op_(op), message_(std::move(message)) {
-    if (op_ != nullptr) op_->references.fetch_add(1, std::memory_order_relaxed);
-  }
-  ~Offered() {
-    if (op_ != nullptr) LocalGroup::release(*op_);
+    if (op_ != nullptr) used_.emplace(*op_);
   }
   Offered(const Offered&) = delete;
   Offered& operator=(const Offered&) = delete;
@@ -50,6 +48,7 @@ class ProgressThreads::Offered {
  private:
   std::shared_ptr<LocalGroup> group_;
   CollectiveOp* op_;
+  std::optional<OpReference> used_;
   std::shared_ptr<Message> message_;
 };
 
