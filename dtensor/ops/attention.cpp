@@ -10,7 +10,16 @@
 namespace coshard {
 namespace {
 
-// in: q, k, v, mask?; out: out, lse
+// The first and the last key of each query.
+void require_key_ranges(Infos in) {
+  const Shape& q = in[0].shape;
+  for (std::size_t i : {4U, 5U})
+    CS_REQUIRE(in[i].dtype == DType::I64 && in[i].shape == Shape({q[0], q[2]}), "attention: the ",
+               i == 4 ? "first" : "last", " keys ", in[i].shape, ' ', in[i].dtype, " are not i64 [",
+               q[0], ", ", q[2], "], one per query of q ", q);
+}
+
+// in: q, k, v, mask?, first?, last?; out: out, lse
 Shape scores_shape(const Shape& q, const Shape& k) { return {q[0], q[1], q[2], k[2]}; }
 
 std::vector<TensorInfo> attention_infer(Infos in, const Attrs&) {
@@ -32,6 +41,7 @@ std::vector<TensorInfo> attention_infer(Infos in, const Attrs&) {
     CS_REQUIRE(broadcast(in[3].shape, scores, "attention") == scores, "attention: mask ",
                in[3].shape, " does not broadcast to ", scores);
   }
+  if (in[4].defined) require_key_ranges(in);
   return {{{q[0], q[1], q[2], v[3]}, in[0].dtype},
           {{q[0], q[1], q[2]}, statistic_dtype(in[0].dtype)}};
 }
@@ -45,6 +55,8 @@ std::string mask_axes(const TensorInfo& mask, const Shape& q, const Shape& k) {
   return text;
 }
 
+std::string range_axes(const TensorInfo& keys) { return keys.defined ? "bq" : ""; }
+
 // Grouped heads can be sharded if whole groups stay together.
 void keep_groups(Rule& rule, const Shape& q, const Shape& k) {
   if (q[1] != k[1]) rule.even = {{'h', k[1]}};
@@ -53,10 +65,15 @@ void keep_groups(Rule& rule, const Shape& q, const Shape& k) {
 // Queries may be sharded, since their offset is known. Keys must be whole.
 Rule attention_rule(Infos in, const Attrs&) {
   Rule rule;
-  rule.in = {"bhq.", "bh..", "bh..", mask_axes(in[3], in[0].shape, in[1].shape)};
+  rule.in = {"bhq.",
+             "bh..",
+             "bh..",
+             mask_axes(in[3], in[0].shape, in[1].shape),
+             range_axes(in[4]),
+             range_axes(in[5])};
   rule.out = {"bhq.", "bhq"};
   keep_groups(rule, in[0].shape, in[1].shape);
-  pass_partial(rule, "RRPR", "PR", kLinear);
+  pass_partial(rule, "RRPRRR", "PR", kLinear);
   return rule;
 }
 
@@ -64,6 +81,10 @@ Rule attention_rule(Infos in, const Attrs&) {
 kernels::View mask_view(const Tensor& mask, const Tensor& q, const Tensor& k) {
   if (!mask.defined()) return {};
   return broadcast_view(mask, scores_shape(q.local_shape(), k.local_shape()));
+}
+
+kernels::View range_view(const Tensor& keys) {
+  return keys.defined() ? view_of(keys) : kernels::View{};
 }
 
 Tensor with_unit_rows(const Tensor& x) {
@@ -91,7 +112,8 @@ void attention_forward(OpContext& c) {
   const auto a = c.attrs.as<AttentionAttrs>();
   launch(c, kernels::Attention{view_of(out), view_of(q), view_of(k), view_of(v), c.out[1].address(),
                                a.scale, a.causal, a.diagonal + c.offset(0, 2),
-                               mask_view(c.in[3], q, k), a.window});
+                               mask_view(c.in[3], q, k), a.window, range_view(c.in[4]),
+                               range_view(c.in[5])});
 }
 
 struct AttentionBackwardAttrs {
@@ -99,7 +121,7 @@ struct AttentionBackwardAttrs {
   bool dmask;  // whether it is requested
 };
 
-// in: dout, q, k, v, out, lse, mask?; out: dq, dk, dv, dmask (of the scores)
+// in: dout, q, k, v, out, lse, mask?, first?, last?; out: dq, dk, dv, dmask (of the scores)
 std::vector<TensorInfo> attention_backward_infer(Infos in, const Attrs& attrs) {
   std::vector<TensorInfo> out{in[1], in[2], in[3]};
   if (attrs.as<AttentionBackwardAttrs>().dmask)
@@ -111,13 +133,20 @@ std::vector<TensorInfo> attention_backward_infer(Infos in, const Attrs& attrs) {
 Rule attention_backward_rule(Infos in, const Attrs& attrs) {
   const bool dmask = attrs.as<AttentionBackwardAttrs>().dmask;
   Rule rule;
-  rule.in = {
-      "bhq.", "bhq.", "bh..", "bh..", "bhq.", "bhq", mask_axes(in[6], in[1].shape, in[2].shape)};
+  rule.in = {"bhq.",
+             "bhq.",
+             "bh..",
+             "bh..",
+             "bhq.",
+             "bhq",
+             mask_axes(in[6], in[1].shape, in[2].shape),
+             range_axes(in[7]),
+             range_axes(in[8])};
   rule.out = {"bhq.", "bh..", "bh.."};
   if (dmask) rule.out.push_back("bhq.");
   keep_groups(rule, in[1].shape, in[2].shape);
-  pass_partial(rule, "PRRRRRR", dmask ? "PPPP" : "PPP", kLinear);
-  pass_partial(rule, "RRRPPRR", dmask ? "PPRP" : "PPR", kLinear);
+  pass_partial(rule, "PRRRRRRRR", dmask ? "PPPP" : "PPP", kLinear);
+  pass_partial(rule, "RRRPPRRRR", dmask ? "PPRP" : "PPR", kLinear);
   return rule;
 }
 
@@ -134,7 +163,7 @@ void attention_backward_forward(OpContext& c) {
                                    view_of(in[0]), view_of(in[4]), view_of(in[1]), view_of(in[2]),
                                    view_of(in[3]), lse.const_data(), a.scale, a.causal,
                                    a.diagonal + c.offset(1, 2), mask_view(c.in[6], in[1], in[2]),
-                                   dmask, a.window});
+                                   dmask, a.window, range_view(c.in[7]), range_view(c.in[8])});
 }
 
 const OpDef& attention_backward_op() {
@@ -149,7 +178,8 @@ const OpDef& attention_backward_op() {
 }
 
 void attention_backward(GradContext& c) {
-  const Tensor in[] = {c.out_grad[0], c.in[0], c.in[1], c.in[2], c.out[0], c.out[1], c.in[3]};
+  const Tensor in[] = {c.out_grad[0], c.in[0], c.in[1], c.in[2], c.out[0],
+                       c.out[1],      c.in[3], c.in[4], c.in[5]};
   const bool dmask = c.sink.needs_grad(3);
   const AttentionBackwardAttrs attrs{c.attrs.as<AttentionAttrs>(), dmask};
   const auto grads = call(attention_backward_op(), in, attrs);
@@ -162,15 +192,22 @@ std::vector<OpDef::Sample> attention_samples() {
   const TensorInfo x = input({2, 3, 5, 4});
   const TensorInfo q = input({2, 2, 3, 2});
   const TensorInfo k = input({2, 2, 4, 2});
-  return {{{x, x, x, absent()}, AttentionAttrs{true, 0, 0.5}},
-          {{input({1, 6, 3, 2}), input({1, 3, 5, 2}), input({1, 3, 5, 2}), absent()},
+  const TensorInfo no = absent();
+  const TensorInfo keys = input({2, 3}, DType::I64);
+  return {{{x, x, x, no, no, no}, AttentionAttrs{true, 0, 0.5}},
+          {{input({1, 6, 3, 2}), input({1, 3, 5, 2}), input({1, 3, 5, 2}), no, no, no},
            AttentionAttrs{true, 2, 0.7}},
-          {{input({3, 2, 3, 4}), input({3, 2, 4, 4}), input({3, 2, 4, 3}), absent()},
+          {{input({3, 2, 3, 4}), input({3, 2, 4, 4}), input({3, 2, 4, 3}), no, no, no},
            AttentionAttrs{false, 0, 0.5}},
-          {{x, x, x, absent()}, AttentionAttrs{true, 0, 0.5, 2}},
-          {{q, k, k, input({3, 4})}, AttentionAttrs{false, 0, 0.5}},
-          {{q, k, k, input({2, 1, 1, 4})}, AttentionAttrs{true, 0, 0.5}},
-          {{q, k, k, input({2, 1, 3, 4}, DType::Bool)}, AttentionAttrs{false, 0, 0.5}, -2, 2, 2}};
+          {{x, x, x, no, no, no}, AttentionAttrs{true, 0, 0.5, 2}},
+          {{q, k, k, no, keys, keys}, AttentionAttrs{false, 0, 0.5}},
+          {{q, k, k, input({3, 4}), no, no}, AttentionAttrs{false, 0, 0.5}},
+          {{q, k, k, input({2, 1, 1, 4}), no, no}, AttentionAttrs{true, 0, 0.5}},
+          {{q, k, k, input({2, 1, 3, 4}, DType::Bool), no, no},
+           AttentionAttrs{false, 0, 0.5},
+           -2,
+           2,
+           2}};
 }
 
 const OpDef& attention_op() {
@@ -244,7 +281,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
              k.size(1), " key heads; set enable_gqa");
   const double by = scale ? *scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
   Tensor out = p > 0 ? attention_with_dropout(q, k, v, mask, is_causal, by, p)
-                     : call1(attention_op(), {q, k, v, mask},
+                     : call1(attention_op(), {q, k, v, mask, Tensor(), Tensor()},
                              AttentionAttrs{.causal = is_causal, .diagonal = 0, .scale = by});
   while (out.ndim() > query.ndim()) out = squeeze(out, 0);
   return out;
@@ -259,8 +296,19 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
   const double by = scale ? *scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
   const std::int64_t diagonal = causal ? k.size(2) - q.size(2) : 0;
   return call1(
-      attention_op(), {q, k, v, Tensor()},
+      attention_op(), {q, k, v, Tensor(), Tensor(), Tensor()},
       AttentionAttrs{.causal = causal, .diagonal = diagonal, .scale = by, .window = window});
+}
+
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const KeyRanges& keys,
+                 std::optional<double> scale, CallSite site) {
+  const OperatorCall user(site);
+  CS_REQUIRE(q.ndim() == 4 && keys.first.defined() && keys.last.defined(), "attention: q ", q,
+             " is not [b,h,t,d], or the first or last keys are missing");
+  const double by = scale ? *scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
+  return call1(attention_op(),
+               {q, k, v, Tensor(), on_mesh_of(q, keys.first), on_mesh_of(q, keys.last)},
+               AttentionAttrs{.causal = false, .diagonal = 0, .scale = by});
 }
 
 std::span<const OpDef* const> attention_ops() {

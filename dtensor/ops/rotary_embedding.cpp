@@ -21,29 +21,40 @@ std::vector<TensorInfo> rotary_infer(Infos in, const Attrs& attrs) {
     CS_REQUIRE(static_cast<std::int64_t>(table->frequencies.size()) == x[3] / 2,
                "rotary_embedding: ", table->frequencies.size(), " frequencies are not half of ",
                x[3], ", the last dimension of x ", x);
+  if (in[1].defined)
+    CS_REQUIRE(in[1].dtype == DType::I64 && in[1].shape == Shape({x[0], x[1]}),
+               "rotary_embedding: positions ", in[1].shape, ' ', in[1].dtype, " are not i64 [",
+               x[0], ", ", x[1], "], one per row of x ", x);
   return {in[0]};
 }
 
-Rule rotary_rule(Infos, const Attrs&) {
+Rule rotary_rule(Infos in, const Attrs&) {
   Rule rule;
-  rule.in = {"abc."};
+  rule.in = {"abc.", in[1].defined ? "ab" : ""};
   rule.out = {"abc."};
-  pass_partial(rule, "P", "P", kLinear);
+  pass_partial(rule, "PR", "P", kLinear);
   return rule;
 }
 
 void rotary_forward(OpContext& c) {
   const kernels::View x = view_of(c.in[0]);
   const auto a = c.attrs.as<RotaryEmbeddingAttrs>();
-  launch(c, kernels::Rope{view_of(c.make()), x, a.first_position + c.offset(0, 1), a.theta,
-                          a.inverse, rope_table(a.table)});
+  kernels::Rope rope{view_of(c.make()), x,         a.first_position,
+                     a.theta,           a.inverse, rope_table(a.table)};
+  if (c.in[1].defined())
+    rope.positions = view_of(c.in[1]);
+  else
+    rope.first_position += c.offset(0, 1);
+  launch(c, rope);
 }
 
 void rotary_backward(GradContext& c);
 
 std::vector<OpDef::Sample> rotary_samples() {
-  return {{{input({2, 3, 4, 6})}, RotaryEmbeddingAttrs{0, false, 10000}},
-          {{input({1, 5, 3, 2})}, RotaryEmbeddingAttrs{7, false, 100}}};
+  const TensorInfo positions = input({2, 3}, DType::I64);
+  return {{{input({2, 3, 4, 6}), absent()}, RotaryEmbeddingAttrs{0, false, 10000}},
+          {{input({1, 5, 3, 2}), absent()}, RotaryEmbeddingAttrs{7, false, 100}},
+          {{input({2, 3, 2, 4}), positions}, RotaryEmbeddingAttrs{0, false, 100}}};
 }
 
 const OpDef& rotary_embedding_op() {
@@ -52,7 +63,7 @@ const OpDef& rotary_embedding_op() {
                         .infer = rotary_infer,
                         .forward = rotary_forward,
                         .backward = rotary_backward,
-                        .saves_in = 0,
+                        .saves_in = 0b10,
                         .saves_out = 0,
                         .samples = rotary_samples};
   return op;
@@ -62,7 +73,7 @@ void rotary_backward(GradContext& c) {
   auto attrs = c.attrs.as<RotaryEmbeddingAttrs>();
   attrs.inverse = !attrs.inverse;
   if (c.sink.needs_grad(0))
-    c.sink.accumulate(0, call1(rotary_embedding_op(), {c.out_grad[0]}, attrs));
+    c.sink.accumulate(0, call1(rotary_embedding_op(), {c.out_grad[0], c.in[1]}, attrs));
 }
 
 }  // namespace
@@ -70,7 +81,7 @@ void rotary_backward(GradContext& c) {
 Tensor rotary_embedding(const Tensor& x, double theta, std::int64_t first_position, CallSite site) {
   const OperatorCall user(site);
   return call1(
-      rotary_embedding_op(), {x},
+      rotary_embedding_op(), {x, Tensor()},
       RotaryEmbeddingAttrs{.first_position = first_position, .inverse = false, .theta = theta});
 }
 
@@ -78,9 +89,23 @@ Tensor rotary_embedding(const Tensor& x, const RotaryTable& table, std::int64_t 
                         CallSite site) {
   const OperatorCall user(site);
   return call1(
-      rotary_embedding_op(), {x},
+      rotary_embedding_op(), {x, Tensor()},
       RotaryEmbeddingAttrs{
           .first_position = first_position, .inverse = false, .theta = 0, .table = table.key()});
+}
+
+Tensor rotary_embedding(const Tensor& x, double theta, const Tensor& positions, CallSite site) {
+  const OperatorCall user(site);
+  return call1(rotary_embedding_op(), {x, on_mesh_of(x, positions)},
+               RotaryEmbeddingAttrs{.first_position = 0, .inverse = false, .theta = theta});
+}
+
+Tensor rotary_embedding(const Tensor& x, const RotaryTable& table, const Tensor& positions,
+                        CallSite site) {
+  const OperatorCall user(site);
+  return call1(rotary_embedding_op(), {x, on_mesh_of(x, positions)},
+               RotaryEmbeddingAttrs{
+                   .first_position = 0, .inverse = false, .theta = 0, .table = table.key()});
 }
 
 std::span<const OpDef* const> rotary_embedding_ops() {

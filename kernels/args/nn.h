@@ -97,14 +97,16 @@ struct RopeTable {
   float scaling;
 };
 // Rotary embedding (rotate-half form, as in Hugging Face's Llama): x and y [batch, seq, heads, dim]
-// views; position of row s is first_position + s; angle of pair i is position * theta^(-2i/dim), or
-// what `table` says. inverse: the transpose (the gradient).
+// views; position of row s is first_position + s, or first_position + positions[b, s] if that (I64
+// [batch, seq]) has data; angle of pair i is position * theta^(-2i/dim), or what `table` says.
+// inverse: the transpose (the gradient).
 struct Rope {
   View y, x;
   std::int64_t first_position;
   double theta;
   bool inverse;
   const RopeTable* table = nullptr;
+  View positions{};
 };
 
 // Scaled dot-product attention. q [b,h,tq,d], k [b,hkv,tk,d], v [b,hkv,tk,dv] views (last stride
@@ -112,7 +114,9 @@ struct Rope {
 // [b,h,tq] contiguous f32 (f64 for f64): log of the sum of exp; -inf, and out 0, for a fully masked
 // query. causal: query i attends to keys j <= i + diagonal, and if window > 0, only to those j > i +
 // diagonal - window. mask (data may be null): [b,h,tq,tk] of any strides; Bool keeps scores where
-// true, q's dtype is added to the scores. No tq x tk matrix is stored.
+// true, q's dtype is added to the scores. first, last (data may be null: both or none) I64 [b,tq]:
+// query i sees the keys first <= j <= last alone; not together with causal. No tq x tk matrix is
+// stored.
 struct Attention {
   View out, q, k, v;
   void* lse;
@@ -121,6 +125,7 @@ struct Attention {
   std::int64_t diagonal = 0;
   View mask{};
   std::int64_t window = 0;
+  View first{}, last{};
 };
 // dmask (data may be null): [b,h,tq,tk], last stride 1.
 struct AttentionGrad {
@@ -131,6 +136,7 @@ struct AttentionGrad {
   std::int64_t diagonal = 0;
   View mask{}, dmask{};
   std::int64_t window = 0;
+  View first{}, last{};
 };
 
 // Cross-entropy in steps, so that class-sharded ranks can combine their statistics in between.

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cmath>
-#include <deque>
 #include <memory>
 #include <new>
 #include <vector>
@@ -19,30 +18,53 @@ struct Slot {
   std::size_t count = 0;
 };
 
+std::int64_t rotary_rows(const Rope& args) {
+  return (args.positions.data ? args.x.shape[0] : 1) * args.x.shape[1];
+}
+
+std::int64_t rotary_position(const Rope& args, std::int64_t row) {
+  if (!args.positions.data) return args.first_position + row;
+  const std::int64_t seq = args.x.shape[1];
+  const auto& strides = args.positions.strides;
+  const auto* positions = static_cast<const std::int64_t*>(args.positions.data);
+  return args.first_position + positions[row / seq * strides[0] + row % seq * strides[1]];
+}
+
 template <class Real>
 struct RotaryTable {
-  std::int64_t first, seq, half;
-  double theta;
-  const RopeTable* frequencies;
+  std::int64_t half = 0;
+  double theta = 0;
+  const RopeTable* frequencies = nullptr;
+  std::vector<std::int64_t> positions;  // of the rows
   std::vector<Real> values;
 
   bool fits(const Rope& args) const {
-    return first == args.first_position && seq == args.x.shape[1] && half == args.x.shape[3] / 2 &&
-           frequencies == args.table && (frequencies != nullptr || theta == args.theta);
+    const auto rows = static_cast<std::int64_t>(positions.size());
+    if (rows != rotary_rows(args) || half != args.x.shape[3] / 2 || frequencies != args.table ||
+        (frequencies == nullptr && theta != args.theta))
+      return false;
+    for (std::int64_t row = 0; row < rows; ++row)
+      if (positions[row] != rotary_position(args, row)) return false;
+    return true;
   }
+  void fill(const Rope& args);
 };
 
 constexpr std::size_t kMaxRotaryTables = 8;
 
 template <class Real>
-std::vector<Real> rotary_values(const Rope& args) {
-  const std::int64_t seq = args.x.shape[1];
-  const std::int64_t half = args.x.shape[3] / 2;
-  std::vector<Real> values(seq * 2 * half);
+void RotaryTable<Real>::fill(const Rope& args) {
+  const std::int64_t rows = rotary_rows(args);
+  half = args.x.shape[3] / 2;
+  theta = args.theta;
+  frequencies = args.table;
+  positions.resize(rows);
+  for (std::int64_t row = 0; row < rows; ++row) positions[row] = rotary_position(args, row);
+  values.resize(rows * 2 * half);
   for (std::int64_t i = 0; i < half; ++i) {
     const double rate = std::pow(args.theta, -static_cast<double>(i) / static_cast<double>(half));
-    for (std::int64_t s = 0; s < seq; ++s) {
-      const std::int64_t position = args.first_position + s;
+    for (std::int64_t s = 0; s < rows; ++s) {
+      const std::int64_t position = positions[s];
       Real& cosine = values[2 * s * half + i];
       Real& sine = values[(2 * s + 1) * half + i];
       if (args.table == nullptr) {
@@ -56,7 +78,6 @@ std::vector<Real> rotary_values(const Rope& args) {
       }
     }
   }
-  return values;
 }
 
 }  // namespace
@@ -76,13 +97,13 @@ float* scratch(int slot, std::size_t count) {
 
 template <class Real>
 const Real* rotary_table(const Rope& args) {
-  thread_local std::deque<RotaryTable<Real>> tables;
+  thread_local std::array<RotaryTable<Real>, kMaxRotaryTables> tables;
+  thread_local std::size_t oldest = 0;
   for (const RotaryTable<Real>& table : tables)
     if (table.fits(args)) return table.values.data();
-  if (tables.size() == kMaxRotaryTables) tables.pop_front();
-  tables.push_back({args.first_position, args.x.shape[1], args.x.shape[3] / 2, args.theta,
-                    args.table, rotary_values<Real>(args)});
-  return tables.back().values.data();
+  RotaryTable<Real>& table = tables[oldest++ % kMaxRotaryTables];
+  table.fill(args);
+  return table.values.data();
 }
 template const float* rotary_table(const Rope&);
 template const double* rotary_table(const Rope&);

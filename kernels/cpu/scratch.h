@@ -15,9 +15,10 @@ Real* scratch_of(int slot, std::size_t count) {
   return reinterpret_cast<Real*>(scratch(slot, count * sizeof(Real) / sizeof(float)));
 }
 
-// cos then sin of the rotary angles, [seq][2][half]: position first+s, pair i, for a head of 2*half
-// elements, in float or double, where first, seq, half and the angles are those of `args`. Cached for
-// the calling thread's last few requests; valid until its next call.
+// cos then sin of the rotary angles, [rows][2][half] in float or double, for heads of 2*half
+// elements, with the positions and angles of `args`. Row s is that of every batch's row s; with
+// args.positions, row b * seq + s is batch b's. Cached for the calling thread's last few requests;
+// valid until its next call.
 template <class Real>
 const Real* rotary_table(const Rope& args);
 

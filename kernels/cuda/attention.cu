@@ -1,6 +1,6 @@
 // Attention forward: a tile of queries iterates over the keys with a running maximum and sum
 // (online softmax: Milakov and Gimelshein 2018; Dao et al. 2022), so that no tq x tk matrix is
-// stored. For f32 and f64, and for windows; other calls of bf16 and f16 are in attention_mma.cu.
+// stored. For f32 and f64, and where keys are hidden; other calls of bf16 and f16 are in attention_mma.cu.
 #include <cmath>
 
 #include "kernels/cuda/attention_mma.h"
@@ -40,9 +40,8 @@ struct AttentionKernel : KernelTraits<kAttentionThreads, true> {
     Running running{};
     for (W& high : running.high) high = -static_cast<W>(HUGE_VALF);
     const std::int64_t last = rows < Tile::kRows ? n.tq : at.first + Tile::kRows;
-    const std::int64_t keys = n.visible(last - 1);
-    std::int64_t j = 0;
-    if constexpr (kHasWindow<Keys>) j = n.first_key(at.first) / Tile::kColumns * Tile::kColumns;
+    const std::int64_t keys = tile_key_end(n, at.batch, at.first, last);
+    std::int64_t j = tile_key_begin(n, at.batch, at.first, last) / Tile::kColumns * Tile::kColumns;
     for (; j < keys; j += Tile::kColumns) {
       block.barrier();
       Tile::load(block, columns, Tile::kColumns, k, at.batch, kv, j, n.tk, n.dim);
@@ -64,12 +63,12 @@ struct AttentionKernel : KernelTraits<kAttentionThreads, true> {
                            std::int64_t first_key) const {
     for (int r = 0; r < Tile::kTall; ++r) {
       const std::int64_t i = at.first + block.thread() / 16 + 8 * r;
-      const std::int64_t keys = i < n.tq ? n.visible(i) : 0;
+      const std::int64_t begin = i < n.tq ? key_begin(n, at.batch, i) : 0;
+      const std::int64_t keys = i < n.tq ? key_end(n, at.batch, i) : 0;
       for (int c = 0; c < Tile::kBroad; ++c) {
         const std::int64_t j = first_key + block.thread() % 16 + 16 * c;
         W score = -static_cast<W>(HUGE_VALF);
-        bool seen = j < keys;
-        if constexpr (kHasWindow<Keys>) seen = seen && n.reaches(i, j);
+        const bool seen = j < keys && j >= begin;
         if (seen) score = scale * scores[r][c];
         if (seen && mask.data != nullptr) score += mask.added(at.batch, at.head, i, j);
         scores[r][c] = score;
@@ -123,9 +122,8 @@ struct AttentionKernel : KernelTraits<kAttentionThreads, true> {
 
 void run(CudaDevice& device, const Attention& args) {
   const AttentionSizes n = attention_sizes(args);
-  if (attention_by_mma(args.q.dtype) && !window_cuts(n, args.window))
-    return attention_mma(device, n, args);
-  with_attention_tile(args.q.dtype, n, args.window, [&](auto tag, auto tile, auto keys) {
+  if (attention_by_mma(args.q.dtype) && !hides_keys(n, args)) return attention_mma(device, n, args);
+  with_attention_tile(args, n, [&](auto tag, auto tile, auto keys) {
     using T = decltype(tag);
     using Kernel = AttentionKernel<T, decltype(tile), decltype(keys)>;
     Kernel kernel{};

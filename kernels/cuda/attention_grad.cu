@@ -65,8 +65,8 @@ struct AttentionGradArgs {
   // score: q . k, becomes p; slope: dout . v, becomes p * (slope - delta).
   CS_BODY void weigh(const Query& query, std::int64_t b, std::int64_t h, std::int64_t i,
                      std::int64_t j, W& score, W& slope) const {
-    const bool seen =
-        query.lse != -static_cast<W>(HUGE_VALF) && i < n.tq && j < n.visible(i) && reaches(n, i, j);
+    const bool seen = query.lse != -static_cast<W>(HUGE_VALF) && i < n.tq && j < key_end(n, b, i) &&
+                      j >= key_begin(n, b, i);
     W p(0);
     if (seen) {
       W exponent = scale * score;
@@ -86,11 +86,6 @@ struct AttentionDqKernel : KernelTraits<kAttentionThreads, true>, AttentionGradA
   static constexpr std::size_t kShared =
       sizeof(W) * (2 * Tile::kRowTile + 2 * Tile::kColumnTile + Tile::kProductTile);
 
-  CS_BODY std::int64_t first_column(std::int64_t query) const {
-    if constexpr (kHasWindow<Keys>)
-      if (dmask.data == nullptr) return this->n.first_key(query) / Tile::kColumns * Tile::kColumns;
-    return 0;
-  }
   CS_BODY void operator()(Block& block) const {
     const Keys& n = this->n;
     const AttentionPlace at = attention_place(block.index(), n.heads, n.tq, Tile::kRows, n.causal);
@@ -106,8 +101,10 @@ struct AttentionDqKernel : KernelTraits<kAttentionThreads, true>, AttentionGradA
                n.value_dim);
     typename Tile::Results results{};
     const std::int64_t last = rows < Tile::kRows ? n.tq : at.first + Tile::kRows;
-    const std::int64_t end = dmask.data != nullptr ? n.tk : n.visible(last - 1);
-    for (std::int64_t j = first_column(at.first); j < end; j += Tile::kColumns) {
+    const bool all = dmask.data != nullptr;
+    const std::int64_t first = all ? 0 : tile_key_begin(n, at.batch, at.first, last);
+    const std::int64_t end = all ? n.tk : tile_key_end(n, at.batch, at.first, last);
+    for (std::int64_t j = first / Tile::kColumns * Tile::kColumns; j < end; j += Tile::kColumns) {
       block.barrier();
       Tile::load(block, keys, Tile::kColumns, this->k, at.batch, kv, j, n.tk, n.dim);
       Tile::load(block, values, Tile::kColumns, this->v, at.batch, kv, j, n.tk, n.value_dim);
@@ -173,7 +170,7 @@ struct AttentionDkvKernel : KernelTraits<kAttentionThreads, true>, AttentionGrad
     const std::int64_t group = n.heads / n.kv_heads;
     const std::int64_t begin = n.first_query(at.first) / Tile::kColumns * Tile::kColumns;
     std::int64_t end = n.tq;
-    if constexpr (kHasWindow<Keys>)
+    if constexpr (kHasRanges<Keys>)
       end = n.query_end((rows < Tile::kRows ? n.tk : at.first + Tile::kRows) - 1);
     for (std::int64_t h = at.head * group; h < (at.head + 1) * group; ++h)
       for (std::int64_t i = begin; i < end; i += Tile::kColumns) turn(block, s, sums, at, h, i);
@@ -260,9 +257,9 @@ void run(CudaDevice& device, const AttentionGrad& args) {
   const auto delta =
       device.make_buffer(queries * (args.q.dtype == DType::F64 ? sizeof(double) : sizeof(float)));
   attention_delta(device, args, delta->data());
-  if (attention_by_mma(args.q.dtype) && !window_cuts(n, args.window))
+  if (attention_by_mma(args.q.dtype) && !hides_keys(n, args))
     return attention_mma(device, n, args, as<float>(delta->data()));
-  with_attention_tile(args.q.dtype, n, args.window, [&](auto tag, auto tile, auto keys) {
+  with_attention_tile(args, n, [&](auto tag, auto tile, auto keys) {
     using T = decltype(tag);
     using Tile = decltype(tile);
     using Keys = decltype(keys);

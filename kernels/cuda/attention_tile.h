@@ -1,6 +1,6 @@
 #pragma once
-// Attention tiles without tensor cores, for f32 and f64, and for all dtypes where a window hides
-// keys. A block of 128 threads keeps a tile of rows (queries in forward, keys for their gradients)
+// Attention tiles without tensor cores, for f32 and f64, and for all dtypes where a window or
+// ranges hide keys. A block of 128 threads keeps a tile of rows (queries in forward, keys for their gradients)
 // and iterates over tiles of columns: thread (y, x) = (thread / 16, thread % 16) owns the scores of
 // rows y + 8 r with columns x + 16 c, and the 16-byte vectors x + 16 p of the same rows' results.
 // Operands are stored widened in shared memory, zero-padded to kDim and by 16 bytes per row (so
@@ -157,45 +157,96 @@ struct AttentionTile {
   CS_BODY static Vector vector(const W* at) { return *reinterpret_cast<const Vector*>(at); }
 };
 
-// Those of a causal call where query i attends to the keys j > i + diagonal - window alone.
-struct WindowKeys : AttentionSizes {
-  std::int64_t window;
-  CS_BODY bool reaches(std::int64_t i, std::int64_t j) const { return j > i + diagonal - window; }
-  // The first key that query i attends to, and the end of the queries that attend to key j.
-  CS_BODY std::int64_t first_key(std::int64_t i) const {
-    const std::int64_t key = i + diagonal + 1 - window;
-    return key < 0 ? 0 : key > tk ? tk : key;
+// Those of a call where each query of each batch row has a first key: of a window, or as given.
+struct KeyRanges : AttentionSizes {
+  std::int64_t window;  // of a causal call
+  const std::int64_t* first;
+  const std::int64_t* last;  // null: the window counts
+  std::int64_t first_strides[2], last_strides[2];
+
+  CS_BODY static std::int64_t within(std::int64_t key, std::int64_t end) {
+    return key < 0 ? 0 : key > end ? end : key;
   }
+  CS_BODY std::int64_t begin(std::int64_t b, std::int64_t i) const {
+    if (first == nullptr) return within(i + diagonal + 1 - window, tk);
+    return within(first[b * first_strides[0] + i * first_strides[1]], tk);
+  }
+  CS_BODY std::int64_t end(std::int64_t b, std::int64_t i) const {
+    if (last == nullptr) return visible(i);
+    return within(last[b * last_strides[0] + i * last_strides[1]] + 1, tk);
+  }
+  // The end of the queries that attend to key j.
   CS_BODY std::int64_t query_end(std::int64_t j) const {
-    const std::int64_t end = j - diagonal + window;
-    return end < 0 ? 0 : end > tq ? tq : end;
+    return first != nullptr ? tq : within(j - diagonal + window, tq);
   }
 };
 
-// Without one, with AttentionSizes alone, kernels compute and keep nothing for it.
+// Without them, with AttentionSizes alone, kernels compute and keep nothing for them.
 template <class Keys>
-constexpr bool kHasWindow = std::is_same_v<Keys, WindowKeys>;
+constexpr bool kHasRanges = std::is_same_v<Keys, KeyRanges>;
 
+// The keys [begin, end) that a query attends to.
 template <class Keys>
-CS_BODY bool reaches(const Keys& n, std::int64_t i, std::int64_t j) {
-  if constexpr (kHasWindow<Keys>)
-    return n.reaches(i, j);
+CS_BODY std::int64_t key_begin(const Keys& n, std::int64_t b, std::int64_t i) {
+  if constexpr (kHasRanges<Keys>)
+    return n.begin(b, i);
   else
-    return true;
+    return 0;
+}
+template <class Keys>
+CS_BODY std::int64_t key_end(const Keys& n, std::int64_t b, std::int64_t i) {
+  if constexpr (kHasRanges<Keys>)
+    return n.end(b, i);
+  else
+    return n.visible(i);
 }
 
-// Whether a window hides a key that the last query would see without it.
-inline bool window_cuts(const AttentionSizes& n, std::int64_t window) {
-  return n.causal && window > 0 && window < n.tq + n.diagonal;
+// Those that one of the queries [from, to) attends to.
+template <class Keys>
+CS_BODY std::int64_t tile_key_begin(const Keys& n, std::int64_t b, std::int64_t from,
+                                    std::int64_t to) {
+  std::int64_t key = key_begin(n, b, from);
+  if constexpr (kHasRanges<Keys>)
+    for (std::int64_t i = from + 1; i < to; ++i) key = n.begin(b, i) < key ? n.begin(b, i) : key;
+  return key;
+}
+template <class Keys>
+CS_BODY std::int64_t tile_key_end(const Keys& n, std::int64_t b, std::int64_t from,
+                                  std::int64_t to) {
+  std::int64_t key = key_end(n, b, to - 1);
+  if constexpr (kHasRanges<Keys>)
+    for (std::int64_t i = from; i < to - 1; ++i) key = n.end(b, i) > key ? n.end(b, i) : key;
+  return key;
+}
+
+// Whether a window or ranges hide a key that the last query would see without them.
+template <class Args>
+bool hides_keys(const AttentionSizes& n, const Args& args) {
+  return args.first.data != nullptr ||
+         (n.causal && args.window > 0 && args.window < n.tq + n.diagonal);
+}
+
+template <class Args>
+KeyRanges key_ranges(const AttentionSizes& n, const Args& args) {
+  KeyRanges ranges{};
+  static_cast<AttentionSizes&>(ranges) = n;
+  ranges.window = args.window;
+  ranges.first = static_cast<const std::int64_t*>(args.first.data);
+  ranges.last = static_cast<const std::int64_t*>(args.last.data);
+  for (int d = 0; d < 2; ++d) {
+    ranges.first_strides[d] = args.first.strides[d];
+    ranges.last_strides[d] = args.last.strides[d];
+  }
+  return ranges;
 }
 
 // Calls f(T{}, tile, keys): for f32 and f64 the smallest tile that fits the heads, and AttentionSizes;
-// if the window cuts, for every dtype the widest one, which saves compile time, and WindowKeys.
-template <class F>
-void with_attention_tile(DType dtype, const AttentionSizes& n, std::int64_t window, F&& f) {
-  with_floating(dtype, [&](auto tag) {
+// if keys are hidden, for every dtype the widest one, which saves compile time, and KeyRanges.
+template <class Args, class F>
+void with_attention_tile(const Args& args, const AttentionSizes& n, F&& f) {
+  with_floating(args.q.dtype, [&](auto tag) {
     using T = decltype(tag);
-    if (window_cuts(n, window)) return f(tag, AttentionTile<T, 256>{}, WindowKeys{n, window});
+    if (hides_keys(n, args)) return f(tag, AttentionTile<T, 256>{}, key_ranges(n, args));
     if constexpr (!is_short_float<T>) {
       const int width = std::max(n.dim, n.value_dim);
       if (width <= 64) return f(tag, AttentionTile<T, 64>{}, AttentionSizes{n});

@@ -19,26 +19,47 @@ struct alignas(2 * sizeof(W)) RopeAngle {
 
 constexpr std::int64_t kMostFrequencies = 256;  // they travel as arguments of a kernel
 
-template <class W>
-struct RopeTableKernel : PerElement {
-  RopeAngle<W>* table;
-  std::int64_t count, half, first_position;
+struct RopeFrequencies {
   double theta;
   int given;  // whether `frequencies` and `scaling` are used
   float scaling;
   float frequencies[kMostFrequencies];
-  CS_BODY void operator()(Block& block) const {
-    for (std::int64_t e = block.grid_thread(); e < count; e += block.grid_threads()) {
-      if (given != 0) {
-        const double angle = static_cast<float>(first_position + e / half) * frequencies[e % half];
-        table[e] = {static_cast<W>(static_cast<float>(::cos(angle)) * scaling),
-                    static_cast<W>(static_cast<float>(::sin(angle)) * scaling)};
-        continue;
-      }
-      const double power = -2.0 * static_cast<double>(e % half) / static_cast<double>(2 * half);
-      const double angle = static_cast<double>(first_position + e / half) * ::pow(theta, power);
-      table[e] = {static_cast<W>(::cos(angle)), static_cast<W>(::sin(angle))};
+
+  // With given frequencies, angle, cosine and sine are rounded to f32.
+  template <class W>
+  CS_BODY RopeAngle<W> angle(std::int64_t position, std::int64_t pair, std::int64_t half) const {
+    if (given != 0) {
+      const double angle = static_cast<float>(position) * frequencies[pair];
+      return {static_cast<W>(static_cast<float>(::cos(angle)) * scaling),
+              static_cast<W>(static_cast<float>(::sin(angle)) * scaling)};
     }
+    const double power = -2.0 * static_cast<double>(pair) / static_cast<double>(2 * half);
+    const double angle = static_cast<double>(position) * ::pow(theta, power);
+    return {static_cast<W>(::cos(angle)), static_cast<W>(::sin(angle))};
+  }
+};
+
+RopeFrequencies rope_frequencies(const Rope& args) {
+  RopeFrequencies of{};
+  of.theta = args.theta;
+  if (args.table == nullptr) return of;
+  const std::int64_t half = args.x.shape[3] / 2;
+  CS_REQUIRE(half <= kMostFrequencies, "rotary_embedding: ", half, " frequencies are more than ",
+             kMostFrequencies, ", the most on CUDA");
+  of.given = 1;
+  of.scaling = args.table->scaling;
+  std::copy_n(args.table->frequencies.begin(), half, of.frequencies);
+  return of;
+}
+
+template <class W>
+struct RopeTableKernel : PerElement {
+  RopeAngle<W>* table;
+  std::int64_t count, half, first_position;
+  RopeFrequencies frequencies;
+  CS_BODY void operator()(Block& block) const {
+    for (std::int64_t e = block.grid_thread(); e < count; e += block.grid_threads())
+      table[e] = frequencies.template angle<W>(first_position + e / half, e % half, half);
   }
 };
 
@@ -104,14 +125,7 @@ class RopeTables {
     kernel.count = (end - first) * half;
     kernel.half = half;
     kernel.first_position = first;
-    kernel.theta = args.theta;
-    if (args.table != nullptr) {
-      CS_REQUIRE(half <= kMostFrequencies, "rotary_embedding: ", half,
-                 " frequencies are more than ", kMostFrequencies, ", the most on CUDA");
-      kernel.given = 1;
-      kernel.scaling = args.table->scaling;
-      std::copy_n(args.table->frequencies.begin(), half, kernel.frequencies);
-    }
+    kernel.frequencies = rope_frequencies(args);
     const std::size_t bytes = static_cast<std::size_t>(kernel.count) * sizeof(RopeAngle<W>);
     kernel.table = static_cast<RopeAngle<W>*>(device_.allocate(bytes));
     launch_elements(device_, "rope table", kernel, kernel.count);
@@ -137,6 +151,27 @@ class RopeTables {
   std::vector<Entry> entries_;  // the latest last
 };
 
+// Positions that are data.
+struct RopePositions {
+  const std::int64_t* data;
+  std::int64_t strides[2], first_position;
+  RopeFrequencies frequencies;
+
+  CS_BODY std::int64_t at(std::int64_t b, std::int64_t s) const {
+    return first_position + data[b * strides[0] + s * strides[1]];
+  }
+};
+RopePositions rope_positions(const Rope& args) {
+  RopePositions positions{};
+  if (args.positions.data == nullptr) return positions;
+  positions.data = static_cast<const std::int64_t*>(args.positions.data);
+  positions.strides[0] = args.positions.strides[0];
+  positions.strides[1] = args.positions.strides[1];
+  positions.first_position = args.first_position;
+  positions.frequencies = rope_frequencies(args);
+  return positions;
+}
+
 // Blocks iterate over tokens; a thread handles `pieces` of a head's first half.
 template <class T, int kPiece>
 struct RopeKernel : PerElement {
@@ -144,8 +179,9 @@ struct RopeKernel : PerElement {
   struct alignas(kPiece * sizeof(T)) Piece {
     T at[kPiece];
   };
-  const RopeAngle<W>* table;
+  const RopeAngle<W>* table;  // null: of the positions
   bool inverse;
+  RopePositions positions;
   const T* x;
   T* y;
   std::int64_t tokens, seq;
@@ -163,8 +199,17 @@ struct RopeKernel : PerElement {
            e += static_cast<std::uint32_t>(block.threads())) {
         const std::uint32_t head = e / pieces;
         const std::uint32_t first = e % pieces * kPiece;
-        turn(from + head * x_strides[2] + first * x_strides[3],
-             to + head * y_strides[2] + first * y_strides[3], table + s * half + first);
+        const T* low = from + head * x_strides[2] + first * x_strides[3];
+        T* turned = to + head * y_strides[2] + first * y_strides[3];
+        if (table != nullptr) {
+          turn(low, turned, table + s * half + first);
+        } else {
+          RopeAngle<W> angles[kPiece];
+          for (std::uint32_t i = 0; i < kPiece; ++i)
+            angles[i] =
+                positions.frequencies.template angle<W>(positions.at(b, s), first + i, half);
+          turn(low, turned, angles);
+        }
       }
     }
   }
@@ -190,7 +235,8 @@ template <class T, int kPiece>
 void rope_heads(CudaDevice& device, const Rope& args) {
   const auto& shape = args.x.shape;
   RopeKernel<T, kPiece> kernel{};
-  kernel.table = RopeTables::of(device).angles<Wide<T>>(args);
+  kernel.positions = rope_positions(args);
+  if (args.positions.data == nullptr) kernel.table = RopeTables::of(device).angles<Wide<T>>(args);
   kernel.inverse = args.inverse;
   kernel.x = as<T>(args.x.data);
   kernel.y = as<T>(args.y.data);

@@ -12,9 +12,14 @@ struct Sizes {
   std::int64_t batch, heads, kv_heads, tq, tk, dim, value_dim;
   bool causal;
   std::int64_t diagonal, window;
-  // Whether query i attends to key j.
-  bool sees(std::int64_t i, std::int64_t j) const {
+  View first, last;
+  // Whether query i of batch b attends to key j.
+  bool sees(std::int64_t b, std::int64_t i, std::int64_t j) const {
+    if (first.data && (j < key(first, b, i) || j > key(last, b, i))) return false;
     return !causal || (j <= i + diagonal && (window == 0 || j > i + diagonal - window));
+  }
+  static std::int64_t key(const View& keys, std::int64_t b, std::int64_t i) {
+    return as<std::int64_t>(keys.data)[b * keys.strides[0] + i * keys.strides[1]];
   }
 };
 
@@ -24,8 +29,8 @@ Sizes sizes_of(const Args& args) {
   const View& k = args.k;
   CS_REQUIRE(k.shape[1] > 0 && q.shape[1] % k.shape[1] == 0, "attention: ", q.shape[1],
              " query heads are not a multiple of ", k.shape[1], " key heads");
-  return {q.shape[0], q.shape[1],      k.shape[1],  q.shape[2],    k.shape[2],
-          q.shape[3], args.v.shape[3], args.causal, args.diagonal, args.window};
+  return {q.shape[0],      q.shape[1],  k.shape[1],    q.shape[2],  k.shape[2], q.shape[3],
+          args.v.shape[3], args.causal, args.diagonal, args.window, args.first, args.last};
 }
 
 // The value that the mask adds to a score.
@@ -59,7 +64,7 @@ void forward(const Attention& args) {
         double high = lowest;
         for (std::int64_t j = 0; j < n.tk; ++j) {
           p[j] = lowest;
-          if (!n.sees(i, j)) continue;
+          if (!n.sees(b, i, j)) continue;
           p[j] = args.scale * dot<T>(args.q, args.k, {b, h, i}, {b, h / group, j}, n.dim) +
                  masked<T>(args.mask, b, h, i, j);
           if (p[j] > high || std::isnan(p[j])) high = p[j];  // and stays NaN
@@ -67,11 +72,11 @@ void forward(const Attention& args) {
         const bool blind = high == lowest;
         double sum = 0;
         for (std::int64_t j = 0; j < n.tk; ++j)
-          sum += p[j] = blind || !n.sees(i, j) ? 0 : std::exp(p[j] - high);
+          sum += p[j] = blind || !n.sees(b, i, j) ? 0 : std::exp(p[j] - high);
         for (std::int64_t d = 0; d < n.value_dim; ++d) {
           double value = 0;
           for (std::int64_t j = 0; j < n.tk; ++j) {
-            if (n.sees(i, j))
+            if (n.sees(b, i, j))
               value += p[j] * static_cast<double>(at<T>(args.v, b, h / group, j, d));
           }
           at<T>(args.out, b, h, i, d) = rounded<T>(blind ? 0 : value / sum);
@@ -99,7 +104,7 @@ void backward_group(const AttentionGrad& args, const Sizes& n, std::int64_t b, s
       const bool blind = std::isinf(lse) && lse < 0;
       std::fill(dq.begin(), dq.end(), 0.0);
       for (std::int64_t j = 0; j < n.tk; ++j) {
-        if (blind || !n.sees(i, j)) {
+        if (blind || !n.sees(b, i, j)) {
           if (args.dmask.data) at<T>(args.dmask, b, h, i, j) = T(0.0F);
           continue;
         }

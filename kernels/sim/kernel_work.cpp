@@ -170,13 +170,14 @@ KernelWork work_of(const EmbeddingGrad& a) {
 KernelWork work_of(const Rope& a) { return moving("Rope", bytes(a.y, a.x), a.x.dtype); }
 KernelWork work_of(const Attention& a) {
   KernelWork work = attention("Attention", a, 1);
-  work.bytes = bytes(a.q, a.k, a.v, a.out) + bytes(a.mask);
+  work.bytes = bytes(a.q, a.k, a.v, a.out) + bytes(a.mask, a.first, a.last);
   return work;
 }
 // Five matmuls where forward has two.
 KernelWork work_of(const AttentionGrad& a) {
   KernelWork work = attention("AttentionGrad", a, 2.5);
-  work.bytes = bytes(a.q, a.k, a.v, a.out, a.dout) + bytes(a.dq, a.dk, a.dv, a.mask, a.dmask);
+  work.bytes = bytes(a.q, a.k, a.v, a.out, a.dout) + bytes(a.dq, a.dk, a.dv, a.mask, a.dmask) +
+               bytes(a.first, a.last);
   return work;
 }
 KernelWork work_of(const CrossEntropyJoin& a) {

@@ -10,25 +10,25 @@ namespace {
 // Turns rows of scores from the block's first key on into exp(score - maximum of the row), 0 past
 // the row's visible keys.
 // Separate loops over all rows for each step keep the constants of the exponential in registers.
-void softmax_in_place(Real* scores, const AttentionSizes& n, std::int64_t first, std::int64_t rows,
-                      Real* highs, Real* sums) {
-  const std::int64_t wide = n.keys_width();
-  const std::int64_t begin = n.begin(first);
-  const std::int64_t width = padded(n.visible(first + rows - 1) - begin);
+void softmax_in_place(Real* scores, std::int64_t wide, const BlockKeys& block, Real* highs,
+                      Real* sums) {
+  const std::int64_t rows = block.count;
+  const std::int64_t begin = block.begin;
+  const std::int64_t width = padded(block.end - begin);
   scores += begin;
   Vec totals[kQueryRows];
   for (std::int64_t r = 0; r < rows; ++r) {
     Vec high = all(-kInf);
     each_register(
-        0, n.visible(first + r) - begin,
-        [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+        0,
+        block.rows[r].end - begin, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
           high = larger(high, lanes.load(scores + r * wide + i, -kInf));
         });
     highs[r] = largest_lane(high);
   }
   for (std::int64_t r = 0; r < rows; ++r) {
     Real* row = scores + r * wide;
-    const std::int64_t keys = n.visible(first + r) - begin;
+    const std::int64_t keys = block.rows[r].end - begin;
     const Vec high = all(highs[r] == -kInf ? 0.0F : highs[r]);  // a row whose keys are all masked
     Vec total{};
     each_register(
@@ -64,23 +64,21 @@ struct Workspace {
 
 void forward_block(const Attention& args, const AttentionSizes& n, const Workspace& w,
                    std::int64_t b, std::int64_t h, std::int64_t first) {
-  const std::int64_t rows = n.tq - first < kQueryRows ? n.tq - first : kQueryRows;
-  const std::int64_t begin = n.begin(first);
-  const std::int64_t seen = n.visible(first + rows - 1);
+  const BlockKeys keys = block_keys(n, b, first);
+  const std::int64_t rows = keys.count, begin = keys.begin, seen = keys.end;
   const std::int64_t width = n.width();
   pack_rows(w.query, rows_of(args.q, b, h, first), rows, n.dim, static_cast<Real>(args.scale));
   multiply(
       {w.query, width, 1, w.keys + begin, n.keys_width(), w.scores + begin, n.keys_width(), false},
       rows, seen - begin, n.dim);
   if (args.mask.data) add_mask(args.mask, b, h, first, rows, seen, w.scores, n.keys_width());
-  hide_before_window(n, first, rows, w.scores, n.keys_width());
+  hide_before_first(keys, w.scores, n.keys_width());
   Real sums[kQueryRows];
   Real highs[kQueryRows];
   Real inverse[kQueryRows];
-  softmax_in_place(w.scores, n, first, rows, highs, sums);
+  softmax_in_place(w.scores, n.keys_width(), keys, highs, sums);
   finish_rows(sums, highs, inverse, as<Real>(args.lse) + (b * n.heads + h) * n.tq + first, rows);
-  multiply_seen(n, first, rows,
-                {w.scores, n.keys_width(), 1, w.values, width, w.out, width, false});
+  multiply_seen(keys, n.dim, {w.scores, n.keys_width(), 1, w.values, width, w.out, width, false});
   for (std::int64_t r = 0; r < rows; ++r) {
     unpack_rows(rows_of(args.out, b, h, first + r), w.out + r * width, 1, n.dim, inverse[r]);
   }

@@ -14,26 +14,56 @@ struct AttentionSizes {
   std::int64_t batch, heads, kv_heads, tq, tk, dim;
   bool causal;
   std::int64_t diagonal, window;
+  View first, last;  // of args
 
   std::int64_t group() const { return heads / kv_heads; }
   std::int64_t width() const { return padded(dim); }  // of a packed row of q, k or v
   // Row stride of the scores: not a power of two, which would map all rows to the same cache sets.
   std::int64_t keys_width() const { return padded(tk) + kLanes; }
-  // The number of keys that query i attends to.
-  std::int64_t visible(std::int64_t i) const {
-    if (!causal) return tk;
-    const std::int64_t keys = i + diagonal + 1;
-    return keys < 0 ? 0 : keys > tk ? tk : keys;
-  }
-  // The first of them.
-  std::int64_t first_key(std::int64_t i) const {
-    if (window == 0) return 0;
-    const std::int64_t key = i + diagonal + 1 - window;
-    return key < 0 ? 0 : key > tk ? tk : key;
-  }
-  // Where a block of queries from i on begins to read: a whole panel.
-  std::int64_t begin(std::int64_t i) const { return first_key(i) / kPanel * kPanel; }
 };
+
+// The keys [begin, end) that a query attends to.
+struct Keys {
+  std::int64_t begin, end;
+};
+
+inline std::int64_t key_of(const View& keys, std::int64_t b, std::int64_t i) {
+  return static_cast<const std::int64_t*>(keys.data)[b * keys.strides[0] + i * keys.strides[1]];
+}
+
+inline Keys keys_of(const AttentionSizes& n, std::int64_t b, std::int64_t i) {
+  Keys keys = {0, n.tk};
+  if (n.causal) {
+    keys.end = i + n.diagonal + 1;
+    if (n.window > 0) keys.begin = keys.end - n.window;
+  }
+  if (n.first.data) keys = {key_of(n.first, b, i), key_of(n.last, b, i) + 1};
+  keys.end = keys.end < 0 ? 0 : keys.end > n.tk ? n.tk : keys.end;
+  keys.begin = keys.begin < 0 ? 0 : keys.begin > keys.end ? keys.end : keys.begin;
+  return keys;
+}
+
+// The keys of each query of a block, and those that the block reads: from a whole panel on.
+struct BlockKeys {
+  Keys rows[kQueryRows];
+  std::int64_t count, begin, end;
+};
+
+inline BlockKeys block_keys(const AttentionSizes& n, std::int64_t b, std::int64_t first) {
+  BlockKeys block;
+  block.count = n.tq - first < kQueryRows ? n.tq - first : kQueryRows;
+  block.begin = n.tk;
+  block.end = 0;
+  for (std::int64_t r = 0; r < block.count; ++r) {
+    const Keys keys = block.rows[r] = keys_of(n, b, first + r);
+    if (keys.begin < keys.end && keys.begin < block.begin) block.begin = keys.begin;
+    if (keys.begin < keys.end && keys.end > block.end) block.end = keys.end;
+  }
+  block.begin = (block.begin < block.end ? block.begin : block.end) / kPanel * kPanel;
+  for (std::int64_t r = 0; r < block.count; ++r)  // which sees nothing
+    if (block.rows[r].begin >= block.rows[r].end) block.rows[r] = {block.begin, block.begin};
+  return block;
+}
 
 template <class Args>
 AttentionSizes attention_sizes(const Args& args) {
@@ -41,7 +71,8 @@ AttentionSizes attention_sizes(const Args& args) {
   const View& k = args.k;
   return {q.shape[0],  q.shape[1],    k.shape[1],
           q.shape[2],  k.shape[2],    q.shape[3],
-          args.causal, args.diagonal, args.causal ? args.window : 0};
+          args.causal, args.diagonal, args.causal ? args.window : 0,
+          args.first,  args.last};
 }
 
 // Adds keys [0, keys) of the mask's rows [first, first + rows) to their scores.
@@ -66,12 +97,10 @@ AttentionSizes attention_sizes(const Args& args) {
   }
 }
 
-// Hides the keys before the windows of the rows from those.
-inline void hide_before_window(const AttentionSizes& n, std::int64_t first, std::int64_t rows,
-                               Real* scores, std::int64_t wide) {
-  for (std::int64_t r = 0; r < rows; ++r)
-    for (std::int64_t j = n.begin(first); j < n.first_key(first + r); ++j)
-      scores[r * wide + j] = -kInf;
+// Hides the keys before the first of each row from it.
+inline void hide_before_first(const BlockKeys& keys, Real* scores, std::int64_t wide) {
+  for (std::int64_t r = 0; r < keys.count; ++r)
+    for (std::int64_t j = keys.begin; j < keys.rows[r].begin; ++j) scores[r * wide + j] = -kInf;
 }
 
 // Sets scores [keys, width) of a row to 0, after [0, keys) was written in whole registers.
@@ -82,18 +111,18 @@ COSHARD_INLINE void hide_rest(Real* scores, std::int64_t keys, std::int64_t widt
 }
 
 // out[rows, dim] = scores[rows, ..] b, a few rows at a time, each group only over the keys visible
-// to its last row, from the block's first on.
-inline void multiply_seen(const AttentionSizes& n, std::int64_t first, std::int64_t rows,
-                          const Product& p) {
-  for (std::int64_t r = 0; r < rows; r += kTileRows) {
-    const std::int64_t some = rows - r < kTileRows ? rows - r : kTileRows;
+// to one of its rows, from the block's first on.
+inline void multiply_seen(const BlockKeys& keys, std::int64_t dim, const Product& p) {
+  for (std::int64_t r = 0; r < keys.count; r += kTileRows) {
+    const std::int64_t some = keys.count - r < kTileRows ? keys.count - r : kTileRows;
+    std::int64_t end = keys.begin;
+    for (std::int64_t i = r; i < r + some; ++i)
+      if (keys.rows[i].end > end) end = keys.rows[i].end;
     Product part = p;
-    part.a += r * p.a_row;
+    part.a += r * p.a_row + keys.begin * p.a_column;
+    part.b += keys.begin * p.b_row;
     part.c += r * p.c_row;
-    const std::int64_t begin = n.begin(first);
-    part.a += begin * p.a_column;
-    part.b += begin * p.b_row;
-    multiply(part, some, n.dim, n.visible(first + r + some - 1) - begin);
+    multiply(part, some, dim, end - keys.begin);
   }
 }
 

@@ -53,9 +53,8 @@ void store_mask_gradient(const StoredRows& to, const Real* slopes, std::int64_t 
 
 void backward_block(const AttentionGrad& args, const AttentionSizes& n, const GradWorkspace& w,
                     std::int64_t b, std::int64_t h, std::int64_t first) {
-  const std::int64_t rows = n.tq - first < kQueryRows ? n.tq - first : kQueryRows;
-  const std::int64_t begin = n.begin(first);
-  const std::int64_t seen = n.visible(first + rows - 1);
+  const BlockKeys block = block_keys(n, b, first);
+  const std::int64_t rows = block.count, begin = block.begin, seen = block.end;
   const std::int64_t width = n.width();
   const std::int64_t wide = n.keys_width();
   const auto scale = static_cast<Real>(args.scale);
@@ -71,21 +70,21 @@ void backward_block(const AttentionGrad& args, const AttentionSizes& n, const Gr
   multiply({dout, width, 1, w.values_t + begin, wide, slopes, wide, false}, rows, seen - begin,
            n.dim);
   if (args.mask.data) add_mask(args.mask, b, h, first, rows, seen, w.powers, wide);
-  hide_before_window(n, first, rows, w.powers, wide);
+  hide_before_first(block, w.powers, wide);
   const Real* lse = as<Real>(args.lse) + (b * n.heads + h) * n.tq + first;
   Real delta[kQueryRows];
   for (std::int64_t r = 0; r < rows; ++r) {
     delta[r] = dot(rows_of(args.dout, b, h, first + r), rows_of(args.out, b, h, first + r), n.dim);
   }
   for (std::int64_t r = 0; r < rows; ++r) {
-    const std::int64_t keys = lse[r] == -kInf ? 0 : n.visible(first + r) - begin;
+    const std::int64_t keys = lse[r] == -kInf ? 0 : block.rows[r].end - begin;
     score_gradients(powers + r * wide, slopes + r * wide, keys, padded(seen - begin), lse[r],
                     delta[r]);
     if (args.dmask.data)
       store_mask_gradient(rows_of(args.dmask, b, h, first + r), w.slopes + r * wide, begin, seen,
                           n.tk);
   }
-  multiply_seen(n, first, rows, {w.slopes, wide, 1, w.keys, width, dquery, width, false});
+  multiply_seen(block, n.dim, {w.slopes, wide, 1, w.keys, width, dquery, width, false});
   multiply({powers, 1, wide, dout, width, w.dvalues + begin * width, width, true}, seen - begin,
            n.dim, rows);
   multiply({slopes, 1, wide, query, width, w.dkeys + begin * width, width, true}, seen - begin,

@@ -24,7 +24,7 @@ void run(const Rope& args) {
         const std::int64_t s = row % seq;
         const T* x = as<T>(static_cast<const void*>(args.x.data)) + b * xs[0] + s * xs[1];
         T* y = as<T>(args.y.data) + b * ys[0] + s * ys[1];
-        const Real* cosine = table + 2 * s * half;
+        const Real* cosine = table + 2 * (args.positions.data ? row : s) * half;
         const Real* sine = cosine + half;
         for (std::int64_t h = 0; h < heads; ++h) {
           const T* from = x + h * xs[2];

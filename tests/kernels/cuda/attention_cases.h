@@ -27,6 +27,7 @@ struct Case {
   bool interleaved = false;  // heads lie inside [b, t, h, d] memory
   double scale = 1 / std::sqrt(double(dim));
   std::int64_t window = 0;
+  bool ranges = false;
   std::int64_t diagonal() const { return shift == kSquare ? tk - tq : shift; }
   std::int64_t values() const { return value_dim != 0 ? value_dim : dim; }
 };
@@ -35,12 +36,13 @@ inline std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << "b " << c.batch << " h " << c.heads << "/" << c.kv_heads << " tq " << c.tq << " tk "
              << c.tk << " d " << c.dim << "/" << c.values() << " causal " << c.causal
              << " diagonal " << c.diagonal() << " mask " << static_cast<int>(c.mask)
-             << " interleaved " << c.interleaved << " window " << c.window;
+             << " interleaved " << c.interleaved << " window " << c.window << " ranges "
+             << c.ranges;
 }
 
 // Inputs and results of one call and its gradients.
 struct Arrays {
-  Data q, k, v, dout, mask, out, lse, dq, dk, dv, dmask;
+  Data q, k, v, dout, mask, first, last, out, lse, dq, dk, dv, dmask;
   Arrays(DType dtype, const Case& c)
       : q(Data::normal(dtype, c.batch * c.heads * c.tq * c.dim, 1)),
         k(Data::normal(dtype, c.batch * c.kv_heads * c.tk * c.dim, 2)),
@@ -48,6 +50,8 @@ struct Arrays {
         dout(Data::normal(dtype, c.batch * c.heads * c.tq * c.values(), 4)),
         mask(c.mask == Mask::Keep ? Data::integers(DType::Bool, c.batch * c.tq * c.tk, 5, 0, 1)
                                   : Data::normal(dtype, c.batch * c.tq * c.tk, 5)),
+        first(Data::integers(DType::I64, c.batch * c.tq, 6, -3, c.tk + 2)),
+        last(Data::integers(DType::I64, c.batch * c.tq, 7, c.tk / 3, c.tk + 2)),
         out(dtype, c.batch * c.heads * c.tq * c.values()),
         lse(statistic(dtype), c.batch * c.heads * c.tq),
         dq(dtype, q.count()),
@@ -85,11 +89,19 @@ std::pair<Attention, AttentionGrad> arguments(const Case& c, Arrays& a, Pointer 
   const View v = view(a.v, c.kv_heads, c.tk, c.values());
   const View out = view(a.out, c.heads, c.tq, c.values());
   void* lse = pointer(a.lse);
-  return {Attention{out, q, k, v, lse, c.scale, c.causal, c.diagonal(), mask, c.window},
-          AttentionGrad{view(a.dq, c.heads, c.tq, c.dim), view(a.dk, c.kv_heads, c.tk, c.dim),
-                        view(a.dv, c.kv_heads, c.tk, c.values()),
-                        view(a.dout, c.heads, c.tq, c.values()), out, q, k, v, lse, c.scale,
-                        c.causal, c.diagonal(), mask, dmask, c.window}};
+  View first{}, last{};
+  if (c.ranges) {
+    first = a.first.view({c.batch, c.tq});
+    first.data = pointer(a.first);
+    last = a.last.view({c.batch, c.tq});
+    last.data = pointer(a.last);
+  }
+  return {
+      Attention{out, q, k, v, lse, c.scale, c.causal, c.diagonal(), mask, c.window, first, last},
+      AttentionGrad{view(a.dq, c.heads, c.tq, c.dim), view(a.dk, c.kv_heads, c.tk, c.dim),
+                    view(a.dv, c.kv_heads, c.tk, c.values()),
+                    view(a.dout, c.heads, c.tq, c.values()), out, q, k, v, lse, c.scale, c.causal,
+                    c.diagonal(), mask, dmask, c.window, first, last}};
 }
 
 // out, lse, dq, dk, dv, dmask (last, where there is a mask).

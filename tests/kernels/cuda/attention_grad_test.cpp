@@ -22,6 +22,8 @@ TEST(CudaAttention, AndItsGradientsMatchTheReferenceForEveryDType) {
       {1, 1, 1, 30, 20, 8, true, Mask::None, 0, 3},
       {1, 1, 1, 30, 20, 8, true, Mask::None, 0, -7},
       {0, 2, 2, 4, 4, 8, true},
+      {2, 2, 1, 70, 45, 20, false, Mask::None, 0, kSquare, false, 0.125, 0, true},
+      {1, 2, 2, 40, 70, 8, false, Mask::Bias, 0, kSquare, false, 0.125, 0, true},
       {1, 2, 2, 0, 4, 8, true},
       {1, 2, 2, 4, 0, 8, false},
   };

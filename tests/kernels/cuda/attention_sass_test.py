@@ -95,7 +95,7 @@ def short(mangled):
     kernel, parameters = found.groups()
     dtype = {"8BFloat16": "bf16", "7Float16": "f16"}.get(re.sub(r".*?(8BFloat16|7Float16|$).*", r"\1", parameters), "")
     dims = re.findall(r"Li(\d+)E", parameters)
-    marks = ["packed"] * ("Lb1E" in parameters) + ["window"] * ("WindowKeys" in parameters)
+    marks = ["packed"] * ("Lb1E" in parameters) + ["ranges"] * ("KeyRanges" in parameters)
     return " ".join([kernel] + marks + dims[:1]), dtype
 
 

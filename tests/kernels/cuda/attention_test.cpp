@@ -59,6 +59,9 @@ TEST(CudaAttention, OfAFewQueriesMatchesTheReference) {
       {1, 1, 1, 4, 600, 64, true, Mask::None, 0, -2},
       {1, 4, 2, 3, 1100, 64, true, Mask::None, 0, kSquare, false, 0.125, 700},
       {1, 2, 1, 1, 600, 64, true, Mask::None, 0, kSquare, false, 0.125, 20},
+      {2, 4, 2, 1, 600, 64, false, Mask::None, 0, kSquare, false, 0.125, 0, true},
+      {3, 2, 1, 70, 90, 20, false, Mask::None, 0, kSquare, false, 0.125, 0, true},
+      {2, 2, 2, 40, 40, 8, false, Mask::Bias, 0, kSquare, false, 0.125, 0, true},
   };
   for (const DType dtype : kShort)
     for (const Case& c : cases) expect_matches(dtype, c, Part::Forward);

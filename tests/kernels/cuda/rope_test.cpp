@@ -48,6 +48,24 @@ TEST(CudaRope, TurnsInPlaceAtAddressesThatAreNotAligned) {
   }
 }
 
+TEST(CudaRope, TakesThePositionsOfEachRow) {
+  const RopeTable table{{1, 0.37F, 1e-4F}, 1.25F};
+  for (const DType dtype : kFloating) {
+    for (const std::int64_t dim : {6, 32}) {
+      const std::vector<std::int64_t> shape = {2, 5, 3, dim};
+      const RopeTable* of = dim == 6 ? &table : nullptr;
+      Data x = Data::normal(dtype, 30 * dim, 1), got(dtype, x.count()), want(dtype, x.count());
+      Data positions = Data::integers(DType::I64, 10, 2, 0, 70'000);
+      OnDevice on;
+      on.run(Rope{on.put(got.view(shape), got), on.put(x.view(shape), x), 1, 1e4, false, of,
+                  on.put(positions.view({2, 5}), positions)});
+      reference::run(
+          Rope{want.view(shape), x.view(shape), 1, 1e4, false, of, positions.view({2, 5})});
+      expect_close(on.get(got), want, tolerance(dtype) + 7e-11, "rope of positions");
+    }
+  }
+}
+
 // Of one device, over more tables than it keeps: other dimensions, bases, directions and positions.
 TEST(CudaRope, TakesTheTableThatFits) {
   OnDevice on;

@@ -46,6 +46,12 @@ Tensor rotary_embedding(const Tensor& x, double theta = 10000, std::int64_t firs
 // The same with frequencies as data (llama3, yarn, …). Error{BadInput}: not dim / 2 of them.
 Tensor rotary_embedding(const Tensor& x, const RotaryTable& table, std::int64_t first_position = 0,
                         CallSite site = CallSite::current());
+// The same where row s of batch b has positions[b, s], i64 [batch, seq]: prompts of several lengths,
+// or documents that share a row. Plain positions are the same on all ranks of x's mesh.
+Tensor rotary_embedding(const Tensor& x, double theta, const Tensor& positions,
+                        CallSite site = CallSite::current());
+Tensor rotary_embedding(const Tensor& x, const RotaryTable& table, const Tensor& positions,
+                        CallSite site = CallSite::current());
 // A probability: any number but not a bool, so that is_causal cannot be passed for it.
 struct Probability {
   template <Number T>
@@ -77,6 +83,15 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal = true,
                  std::optional<double> scale = std::nullopt, std::int64_t window = 0,
                  CallSite site = CallSite::current());
+// i64 [batch, tq]: query i of batch b sees the keys first[b, i] <= j <= last[b, i], of those that
+// there are; none, and its result is 0, if first > last. Causal masks, windows, padding and
+// documents are ranges.
+struct KeyRanges {
+  Tensor first, last;
+};
+// attention() of those keys. Plain ranges are the same on all ranks of q's mesh.
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const KeyRanges& keys,
+                 std::optional<double> scale = std::nullopt, CallSite site = CallSite::current());
 enum class Reduction : std::uint8_t { None, Mean, Sum };
 // torch.nn.functional.cross_entropy. Classes are dimension 1 (0 of a 1-D tensor): logits [classes],
 // [n, classes] or [n, classes, d1, ...] and target i64 [], [n] or [n, d1, ...]; only the logits get

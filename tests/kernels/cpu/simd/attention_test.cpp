@@ -18,6 +18,7 @@ struct Case {
   Mask mask = Mask::None;
   std::int64_t value_dim = 0;  // 0: dim
   std::int64_t window = 0;
+  bool ranges = false;
   std::int64_t diagonal() const { return tk - tq; }
 };
 
@@ -45,6 +46,10 @@ const Case kCases[] = {
     {2, 2, 1, 70, 75, 8, true, Mask::Bias, 0, 20},
     {1, 2, 1, 66, 71, 8, true, Mask::Bias, 6, 20},
     {1, 2, 1, 130, 130, 8, true, Mask::Keep, 0, 50},
+    {2, 4, 2, 1, 70, 16, false, Mask::None, 0, 0, true},
+    {3, 2, 1, 100, 90, 20, false, Mask::None, 0, 0, true},
+    {2, 2, 2, 40, 40, 8, false, Mask::Bias, 0, 0, true},
+    {2, 2, 2, 9, 7, 4, false, Mask::None, 6, 0, true},
 };
 
 // One for all heads; the first query of each batch sees nothing.
@@ -56,6 +61,11 @@ Data mask_of(const Case& c, DType dtype) {
     for (std::int64_t j = 0; j < c.tk; ++j)
       mask.set(b * c.tq * c.tk + j, c.mask == Mask::Keep ? 0 : -INFINITY);
   return mask;
+}
+
+// The first and last key of each query; some see none, some ranges reach beyond the keys.
+Data range_of(const Case& c, bool last) {
+  return Data::integers(DType::I64, c.batch * c.tq, last ? 7 : 6, last ? c.tk / 3 : -3, c.tk + 2);
 }
 
 // Outputs of forward and backward; heads lie inside [b, t, h*d] memory when `interleaved`.
@@ -88,14 +98,17 @@ std::vector<Data> attend(DType dtype, const Case& c, bool interleaved, Run run) 
     mask.strides[1] = 0;
     dmask = out[5].view(scores);
   }
+  Data first = range_of(c, false), last = range_of(c, true);
+  const View from = c.ranges ? first.view({c.batch, c.tq}) : View{};
+  const View to = c.ranges ? last.view({c.batch, c.tq}) : View{};
   run(Attention{out[0].view(result, order), q.view(wide, order), k.view(narrow, order),
-                v.view(values, order), out[1].ptr(), scale, c.causal, c.diagonal(), mask,
-                c.window});
+                v.view(values, order), out[1].ptr(), scale, c.causal, c.diagonal(), mask, c.window,
+                from, to});
   run(AttentionGrad{out[2].view(wide, order), out[3].view(narrow, order),
                     out[4].view(values, order), dout.view(result, order),
                     out[0].view(result, order), q.view(wide, order), k.view(narrow, order),
                     v.view(values, order), out[1].ptr(), scale, c.causal, c.diagonal(), mask, dmask,
-                    c.window});
+                    c.window, from, to});
   return out;
 }
 
@@ -130,6 +143,35 @@ TEST(Attention, AWindowIsAMask) {
                              View{},         window};
     vectorised ? cpu::run(windowed) : reference::run(windowed);
     expect_close(got, want, "window");
+  }
+}
+
+TEST(Attention, RangesOfKeysAreAMask) {
+  const Case c{2, 1, 1, 37, 50, 4, false};
+  Data q = Data::normal(DType::F64, 2 * c.tq * 4, 1), k = Data::normal(DType::F64, 2 * c.tk * 4, 2);
+  Data first = range_of(c, false), last = range_of(c, true), keep(DType::Bool, 2 * c.tq * c.tk);
+  for (std::int64_t row = 0; row < 2 * c.tq; ++row)
+    for (std::int64_t j = 0; j < c.tk; ++j)
+      keep.set(row * c.tk + j, double(j) >= first.get(row) && double(j) <= last.get(row) ? 1 : 0);
+  Data got(DType::F64, 2 * c.tq * 4), want(DType::F64, 2 * c.tq * 4), lse(DType::F64, 2 * c.tq);
+  const std::vector<std::int64_t> rows = {2, 1, c.tq, 4}, keys = {2, 1, c.tk, 4};
+  reference::run(Attention{want.view(rows), q.view(rows), k.view(keys), k.view(keys), lse.ptr(),
+                           0.5, false, 0, keep.view({2, 1, c.tq, c.tk})});
+  for (const bool vectorised : {false, true}) {
+    const Attention ranged{got.view(rows),
+                           q.view(rows),
+                           k.view(keys),
+                           k.view(keys),
+                           lse.ptr(),
+                           0.5,
+                           false,
+                           0,
+                           View{},
+                           0,
+                           first.view({2, c.tq}),
+                           last.view({2, c.tq})};
+    vectorised ? cpu::run(ranged) : reference::run(ranged);
+    expect_close(got, want, "ranges");
   }
 }
 

@@ -41,6 +41,29 @@ TEST(Rope, TakesFrequenciesAndAScaling) {
   }
 }
 
+TEST(Rope, TakesThePositionsOfEachRow) {
+  const RopeTable table{{1, 0.37F, 1e-4F}, 1.25F};
+  const std::vector<std::int64_t> shape = {2, 5, 3, 6};
+  Data positions = Data::integers(DType::I64, 10, 2, 0, 70'000);
+  for (const DType dtype : kFloating) {
+    for (const RopeTable* of : {&table, static_cast<const RopeTable*>(nullptr)}) {
+      Data x = Data::normal(dtype, 180, 1), got(dtype, 180), want(dtype, 180), row(dtype, 18);
+      const View at = positions.view({2, 5});
+      cpu::run(Rope{got.view(shape), x.view(shape), 1, 1e4, false, of, at});
+      reference::run(Rope{want.view(shape), x.view(shape), 1, 1e4, false, of, at});
+      expect_close(got, want, "rope of positions");
+      for (std::int64_t i = 0; i < 10; ++i) {  // each as a sequence of its own
+        Data one(dtype, 18);
+        for (std::int64_t e = 0; e < 18; ++e) one.set(e, x.get(i * 18 + e));
+        const std::vector<std::int64_t> alone = {1, 1, 3, 6};
+        const auto first = 1 + static_cast<std::int64_t>(positions.get(i));
+        reference::run(Rope{row.view(alone), one.view(alone), first, 1e4, false, of});
+        for (std::int64_t e = 0; e < 18; ++e) EXPECT_EQ(row.get(e), want.get(i * 18 + e));
+      }
+    }
+  }
+}
+
 TEST(Rope, IsUndoneByItsInverse) {
   Data x = Data::normal(DType::F64, 2 * 7 * 3 * 16, 1);
   Data y = x;
