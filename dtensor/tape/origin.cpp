@@ -1,6 +1,7 @@
 #include "dtensor/tape/origin.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <map>
 #include <vector>
@@ -27,13 +28,16 @@ std::uint64_t hash_of(std::string_view text) {
 
 // Of the different origins of `in`, in order of size: the same in whatever order they come.
 std::uint64_t hash_of_all(std::span<const Tensor> in) {
-  std::vector<std::uint64_t> all;
+  std::array<std::uint64_t, 8> few;  // inputs of nearly every operator
+  std::vector<std::uint64_t> many(in.size() > few.size() ? in.size() : 0);
+  std::uint64_t* const begin = many.empty() ? few.data() : many.data();
+  std::uint64_t* end = begin;
   for (const Tensor& t : in)
-    if (t.defined() && t.origin() != 0) all.push_back(t.origin());
-  std::ranges::sort(all);
-  all.erase(std::unique(all.begin(), all.end()), all.end());
-  std::uint64_t hash = all.size();
-  for (const std::uint64_t origin : all) hash = mix(hash, origin);
+    if (t.defined() && t.origin() != 0) *end++ = t.origin();
+  std::sort(begin, end);
+  end = std::unique(begin, end);
+  auto hash = static_cast<std::uint64_t>(end - begin);
+  for (const std::uint64_t* origin = begin; origin != end; ++origin) hash = mix(hash, *origin);
   return hash;
 }
 

@@ -68,6 +68,7 @@ void run(const Copy& args) {
   }
   reference::run(args);
 }
+void run(const FewRows& args) { choice().bodies.run(args); }
 void run(const Fill& args) {
   if (args.value != 0 || std::signbit(args.value)) return reference::run(args);
   if (args.count > 0) std::memset(args.data, 0, args.count * size_of(args.dtype));

@@ -12,6 +12,7 @@
 
 #include <coshard/runtime/error.h>
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/few_rows.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/epilogue.h"
 #include "kernels/libraries.h"
@@ -195,17 +196,15 @@ bool has_bf16() {
 // Without an epilogue.
 void run_product(const Matmul& args) {
   const DType dtype = args.out.dtype;
+  const auto alpha = static_cast<float>(args.alpha), beta = static_cast<float>(args.beta);
   CS_REQUIRE(args.a.dtype == dtype && args.b.dtype == dtype,
              "matmul: dtypes differ: ", args.a.dtype, " and ", args.b.dtype, " into ", dtype);
-  if (dtype != DType::F32 && (dtype != DType::BF16 || !has_bf16())) return run_packed(args);
-  Product p = {matrix_of(args.out),
-               matrix_of(args.a),
-               matrix_of(args.b),
-               dtype,
-               static_cast<float>(args.alpha),
-               static_cast<float>(args.beta)};
+  if (dtype != DType::F32 && dtype != DType::BF16) return run_packed(args);
+  Product p = {matrix_of(args.out), matrix_of(args.a), matrix_of(args.b), dtype, alpha, beta};
   const bool empty = p.out.batch * p.out.rows * p.out.columns * p.a.columns == 0;
   if (empty || !is_plain(p.out)) return run_packed(args);
+  if (is_few_rows(p.out, p.a, p.b)) return run(FewRows{p.out, p.a, p.b, dtype, alpha, beta});
+  if (dtype == DType::BF16 && !has_bf16()) return run_packed(args);
   if (!is_plain(p.a)) p.a = packed(args.a, 0);
   if (!is_plain(p.b)) p.b = packed(args.b, 1);
   if (p.out.column_stride != 1) {

@@ -1,5 +1,6 @@
 #include "kernels/cpu/scratch.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <memory>
@@ -86,11 +87,12 @@ float* scratch(int slot, std::size_t count) {
   thread_local std::array<Slot, 8> slots;
   Slot& own = slots[slot];
   if (own.count < count || own.data == nullptr) {
+    const std::size_t room = std::max(count, own.count + own.count / 2);  // for what grows slowly
     own.data.reset();
     own.count = 0;
     own.data.reset(
-        static_cast<float*>(::operator new ((count + 16) * sizeof(float), std::align_val_t{64})));
-    own.count = count;
+        static_cast<float*>(::operator new ((room + 16) * sizeof(float), std::align_val_t{64})));
+    own.count = room;
   }
   return own.data.get();
 }

@@ -13,7 +13,8 @@ struct Turn {
 std::int64_t position_of(const Rope& args, std::int64_t b, std::int64_t s) {
   if (!args.positions.data) return args.first_position + s;
   const auto& strides = args.positions.strides;
-  return args.first_position + as<std::int64_t>(args.positions.data)[b * strides[0] + s * strides[1]];
+  return args.first_position +
+         as<std::int64_t>(args.positions.data)[b * strides[0] + s * strides[1]];
 }
 
 Turn turn_of(const Rope& args, std::int64_t position, std::int64_t i) {

@@ -99,11 +99,66 @@ void forward_group(const Attention& args, const AttentionSizes& n, std::int64_t 
   }
 }
 
+// One query, as in the generation of text: keys and values are read where they are. `scores` has
+// room for those of all keys.
+template <class T>
+void forward_query(const Attention& args, const AttentionSizes& n, std::int64_t b, std::int64_t h,
+                   Real* query, Real* scores) {
+  const std::int64_t kv = h / n.group();
+  const Keys keys = keys_of(n, b, 0);
+  pack_rows(query, rows_of(args.q, b, h, 0), 1, n.dim, static_cast<Real>(args.scale));
+  const auto row = [&](const View& of, std::int64_t j) __attribute__((always_inline)) {
+    return as<T>(of.data) + b * of.strides[0] + kv * of.strides[1] + j * of.strides[2];
+  };
+  for (std::int64_t j = keys.begin; j < keys.end; ++j) {
+    const T* key = row(args.k, j);
+    Vec sum{};
+    each_register(
+        0, n.dim, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+          sum += lanes.load(query + i) * lanes.load(key + i);
+        });
+    scores[j - keys.begin] = sum_lanes(sum);
+  }
+  BlockKeys block;
+  block.count = 1;
+  block.begin = 0;
+  block.end = keys.end - keys.begin;
+  block.rows[0] = {0, block.end};
+  if (args.mask.data) {
+    View mask = args.mask;
+    mask.data = element_at(mask.dtype, mask.data, keys.begin * mask.strides[3]);
+    add_mask(mask, b, h, 0, 1, block.end, scores, 0);
+  }
+  Real sum, high, inverse;
+  softmax_in_place(scores, 0, block, &high, &sum);
+  finish_rows(&sum, &high, &inverse, as<Real>(args.lse) + b * n.heads + h, 1);
+  T* out = as<T>(args.out.data) + b * args.out.strides[0] + h * args.out.strides[1];
+  each_register(
+      0, n.dim, [&](std::int64_t i, auto lanes) __attribute__((always_inline)) {
+        Vec total{};
+        for (std::int64_t j = keys.begin; j < keys.end; ++j)
+          total += lanes.load(row(args.v, j) + i) * scores[j - keys.begin];
+        lanes.store(out + i, total * inverse);
+      });
+}
+
 }  // namespace
 
 // Only called with last strides of 1.
 void run(const Attention& args) {
   const AttentionSizes n = attention_sizes(args);
+  if (n.tq == 1) {
+    with_stored(args.q.dtype, [&](auto tag) {
+      parallel(n.batch * n.heads, row_grain(n.tk * n.dim),
+               [&](std::int64_t begin, std::int64_t end) {
+                 Real* query = scratch_of<Real>(0, n.width());
+                 Real* scores = scratch_of<Real>(1, n.keys_width());
+                 for (std::int64_t i = begin; i < end; ++i)
+                   forward_query<decltype(tag)>(args, n, i / n.heads, i % n.heads, query, scores);
+               });
+    });
+    return;
+  }
   parallel(n.batch * n.kv_heads, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       forward_group(args, n, i / n.kv_heads, i % n.kv_heads);

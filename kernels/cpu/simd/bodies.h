@@ -3,6 +3,7 @@
 // directory are compiled twice per instruction set, for f32, bf16 and f16 and for f64, each into its
 // own namespace (COSHARD_ISA); kernels/cpu/cpu.cpp picks one pair.
 #include "kernels/args.h"
+#include "kernels/cpu/few_rows.h"
 
 // The kernels that have a vectorised body for every floating-point dtype, and for all but f64.
 // clang-format off
@@ -11,7 +12,7 @@
   X(Softmax) X(SoftmaxGrad) X(LayerNorm) X(LayerNormGrad) X(RmsNorm) X(RmsNormGrad) \
   X(Embedding) X(EmbeddingGrad) X(Rope) X(Attention) X(AttentionGrad) \
   X(CrossEntropyStats) X(CrossEntropyGrad) X(AdamW) X(Sgd)
-#define COSHARD_SIMD_KERNELS(X) COSHARD_SIMD_F64_KERNELS(X) X(Copy) X(Random) X(Dropout)
+#define COSHARD_SIMD_KERNELS(X) COSHARD_SIMD_F64_KERNELS(X) X(Copy) X(FewRows) X(Random) X(Dropout)
 // clang-format on
 
 namespace coshard::kernels::cpu {
