@@ -8,6 +8,7 @@
 #include <coshard/dtensor/ops/op.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/dtensor/tape/tape.h>
+#include <coshard/styles/nn/kv_cache.h>
 #include "dtensor/redistribute/deferred.h"
 #include "dtensor/tape/grad_mode.h"
 #include "dtensor/tape/saved.h"
@@ -52,6 +53,7 @@ class RecomputeNode final : public GradNode {
         inputs_(std::move(inputs)),
         reads_(std::move(reads)),
         slots_(slots_of(module)),
+        sequences_(nn::sequences()),
         before_(before),
         after_(after) {
     for (Tensor* x : tensors_of(inputs_)) {
@@ -123,6 +125,7 @@ class RecomputeNode final : public GradNode {
     reads_->require_unchanged(
         str_cat("recompute: ", module_.type_name(), " '", module_.path(), "'"));
     const RandomStateGuard random(before_);
+    const nn::SequenceScope scope(sequences_);
     Task<Outputs> again = module_.call_once(inputs_again());
     Outputs outputs = co_await std::move(again);
     CS_REQUIRE(random_state().next_stream == after_.next_stream, "recompute: ", module_.type_name(),
@@ -137,6 +140,7 @@ class RecomputeNode final : public GradNode {
   std::vector<Saved> saved_;
   std::unique_ptr<ReadLog> reads_;
   std::vector<Tensor::Weak> slots_;
+  std::shared_ptr<const nn::Sequences> sequences_;
   RandomState before_, after_;
 };
 

@@ -49,6 +49,8 @@
 #include <coshard/styles/nn/attention.h>
 #include <coshard/styles/nn/causal_lm.h>
 #include <coshard/styles/nn/embedding.h>
+#include <coshard/styles/nn/generator.h>
+#include <coshard/styles/nn/kv_cache.h>
 #include <coshard/styles/nn/linear.h>
 #include <coshard/styles/nn/mlp.h>
 #include <coshard/styles/nn/norm.h>

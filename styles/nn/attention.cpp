@@ -1,6 +1,7 @@
 #include <coshard/styles/nn/attention.h>
 
 #include <coshard/dtensor/ops/ops.h>
+#include <coshard/styles/nn/kv_cache.h>
 #include "styles/nn/together.h"
 
 namespace coshard::nn {
@@ -47,7 +48,7 @@ Tensor Attention::split_heads(const Tensor& x, bool rotate) const {
              "]; each rank needs whole heads of ", options_.heads, " heads and kv_heads ",
              options_.kv_heads);
   Tensor heads = view(x, Shape{x.size(0), x.size(1), x.size(2) / head_dim, head_dim});
-  if (rotate) heads = rotary_embedding(heads, options_.rope_theta);
+  if (rotate) heads = place(heads, options_.rope_theta);
   return transpose(heads, 1, 2);
 }
 
@@ -59,7 +60,10 @@ Task<Tensor> Attention::run(Tensor x) {
   q = split_heads(q, options_.rotary);
   k = split_heads(k, options_.rotary);
   v = split_heads(v, false);
-  const Tensor heads = transpose(attention(q, k, v, options_.causal), 1, 2);
+  CS_REQUIRE(options_.causal || sequences() == nullptr,
+             "Attention: a SequenceScope around attention that is not causal");
+  const Tensor seen = options_.causal ? attend(q, k, v) : attention(q, k, v, false);
+  const Tensor heads = transpose(seen, 1, 2);
   Tensor joined = view(heads, shape);
   co_return co_await wo.forward(std::move(joined));
 }

@@ -3,6 +3,7 @@
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/styles/nn/config_json.h>
+#include <coshard/styles/nn/kv_cache.h>
 #include "styles/nn/together.h"
 
 namespace coshard::nn {
@@ -62,11 +63,12 @@ Tensor CausalLMAttention::heads(const Tensor& projected) const {
 Task<Tensor> CausalLMAttention::placed(Tensor projected, RMSNorm* norm) {
   Tensor x = heads(projected);
   if (norm != nullptr) x = co_await norm->forward(std::move(x));
-  const std::int64_t seq = x.size(1), most = config_.max_position_embeddings;
+  const std::int64_t seq = sequences() == nullptr ? x.size(1) : sequences()->longest;
+  const std::int64_t most = config_.max_position_embeddings;
   const bool longer = config_.rope.type == RopeType::Dynamic && seq > most;
   const RotaryTable table =
       longer ? rotary_table(config_.rope, config_.head_dim, most, seq) : table_;
-  co_return transpose(rotary_embedding(x, table), 1, 2);
+  co_return transpose(place(x, table), 1, 2);
 }
 
 Task<Outputs> CausalLMAttention::run_all(Inputs inputs) {
@@ -87,7 +89,7 @@ Task<Outputs> CausalLMAttention::run_all(Inputs inputs) {
   const std::int64_t group = config_.num_attention_heads / config_.num_key_value_heads;
   CS_REQUIRE(q.size(1) == k.size(1) * group, "CausalLMAttention: ", q.size(1),
              " query heads on this rank are not ", group, " times the ", k.size(1), " key heads");
-  const Tensor mixed = transpose(attention(q, k, v, true, std::nullopt, window_), 1, 2);
+  const Tensor mixed = transpose(attend(q, k, v, window_), 1, 2);
   Tensor out = view(mixed, joined);
   out = co_await o_proj.forward(std::move(out));
   Outputs outputs;
@@ -189,7 +191,7 @@ std::vector<std::string> CausalLM::unused_names() const { return {".rotary_emb.i
 
 Task<Tensor> CausalLM::run(Tensor ids) {
   Tensor x = co_await model.forward(std::move(ids));
-  co_return co_await lm_head.forward(std::move(x));
+  co_return co_await lm_head.forward(wanted_columns(x));
 }
 
 ParallelPlan causal_lm_plan(bool sequence_parallel, bool qk_norm) {

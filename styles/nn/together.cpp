@@ -8,6 +8,7 @@ namespace coshard::nn {
 Task<std::vector<Tensor>> forward_together(Tensor x, std::vector<Linear*> layers) {
   if (!arrives_by_shards(x)) {
     std::vector<Tensor> made;
+    made.reserve(layers.size());
     for (Linear* layer : layers) made.push_back(co_await layer->forward(x));
     co_return made;
   }

@@ -2,6 +2,7 @@
 
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
+#include <coshard/styles/nn/kv_cache.h>
 
 namespace coshard::nn {
 
@@ -74,7 +75,7 @@ Task<Tensor> Transformer::run(Tensor ids) {
     x = co_await std::move(block);
   }
   x = co_await norm.forward(std::move(x));
-  co_return co_await output.forward(std::move(x));
+  co_return co_await output.forward(wanted_columns(x));
 }
 
 ParallelPlan transformer_plan(bool sequence_parallel) {

@@ -1,0 +1,75 @@
+#include <filesystem>
+#include <fstream>
+
+#include "tests/styles/support.h"
+
+namespace coshard::testing {
+namespace {
+
+struct Folder {
+  Folder()
+      : path(std::filesystem::temp_directory_path() / ("generation-" + std::to_string(getpid()))) {
+    std::filesystem::create_directories(path);
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+  void write(const char* name, const std::string& text) const {
+    std::ofstream(path / name) << text;
+  }
+  std::filesystem::path path;
+};
+
+nn::GenerationOptions read(const std::string& text) {
+  const Folder folder;
+  folder.write("generation_config.json", text);
+  return nn::read_generation_config(folder.path.string());
+}
+
+TEST(GenerationConfig, ReadsWhatTransformersWrites) {
+  const nn::GenerationOptions drawn = read(
+      R"({"_from_model_config": true, "bos_token_id": 1, "eos_token_id": [2, 7], "do_sample": true,
+          "temperature": 0.6, "top_p": 0.9, "max_new_tokens": 33, "repetition_penalty": 1.1,
+          "num_beams": 1, "output_scores": false, "transformers_version": "4.57.0"})");
+  EXPECT_EQ(drawn.eos_token_ids, (std::vector<std::int64_t>{2, 7}));
+  EXPECT_EQ(drawn.temperature, 0.6);
+  EXPECT_EQ(drawn.top_k, 50);
+  EXPECT_EQ(drawn.top_p, 0.9);
+  EXPECT_EQ(drawn.max_new_tokens, 33);
+  EXPECT_EQ(drawn.repetition_penalty, 1.1);
+  const nn::GenerationOptions greedy = read(R"({"eos_token_id": 2, "temperature": 0.6})");
+  EXPECT_EQ(greedy.eos_token_ids, (std::vector<std::int64_t>{2}));
+  EXPECT_EQ(greedy.temperature, 0);
+}
+
+TEST(GenerationConfig, RefusesWhatItCannotDoByName) {
+  const std::pair<const char*, const char*> bad[] = {
+      {R"({"num_beams": 4})", "num_beams"},
+      {R"({"typical_p": 0.5})", "typical_p"},
+      {R"({"min_p": 0.1})", "min_p"},
+      {R"({"penalty_alpha": 0.6})", "penalty_alpha"},
+      {R"({"do_sample": true, "temperature": 0})", "temperature"},
+      {R"({"do_sample": true, "top_p": 1.5})", "top_p"},
+      {R"({"do_sample": 1})", "do_sample"},
+      {R"({"top_k": -1})", "top_k"},
+      {R"({"eos_token_id": "</s>"})", "eos_token_id"},
+      {R"({"eos_token_id": [2, -1]})", "eos_token_id"},
+      {R"({"bad_words_ids": [[3]]})", "bad_words_ids"},
+      {R"({"repetition_penalty": 0})", "repetition_penalty"},
+      {R"({"max_new_tokens": 2.5})", "max_new_tokens"},
+  };
+  for (const auto& [text, key] : bad) {
+    const std::string error = error_of([text = text] { read(text); });
+    EXPECT_CONTAINS(error, key);
+    EXPECT_CONTAINS(error, "generation_config.json");
+  }
+}
+
+TEST(GenerationConfig, WithoutTheFileTakesTheModelsEnd) {
+  const Folder folder;
+  folder.write("config.json", R"({"model_type": "llama", "eos_token_id": 3})");
+  const nn::GenerationOptions options = nn::read_generation_config(folder.path.string());
+  EXPECT_EQ(options.eos_token_ids, (std::vector<std::int64_t>{3}));
+  EXPECT_EQ(options.temperature, 0);
+}
+
+}  // namespace
+}  // namespace coshard::testing
