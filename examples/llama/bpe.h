@@ -2,6 +2,7 @@
 // Byte-level byte pair encoding of single words: `model` of tokenizer.json. One thread at a time.
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -20,7 +21,7 @@ class Bpe {
   // Error{BadInput}: another kind than BPE, or what changes its result: dropout, byte_fallback, prefixes and suffixes;
   // ids that are negative, there twice or larger than kLargestId; merges of tokens that are not in the vocabulary.
   static Bpe of_json(JsonObject model);
-  static constexpr std::int32_t kLargestId = (1 << 22) - 1;
+  static constexpr std::int32_t kLargestId = std::numeric_limits<std::int32_t>::max();
 
   const Vocabulary& vocabulary() const { return vocabulary_; }
   // Appends the ids of a word. A byte without a token becomes unk_token, or nothing if there is none,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <mutex>
+#include <unordered_map>
 #include <utility>
 
 #include <coshard/runtime/error.h>
@@ -52,7 +53,7 @@ struct Tokenizer::Parts {
   Parts(Bpe model, PreTokenizer cutter) : bpe(std::move(model)), words(std::move(cutter)) {}
   static std::shared_ptr<Parts> of_json(JsonObject& json);
   void add(const AddedToken& token);
-  void name(const std::string& token, std::int32_t id);
+  void name(const std::string& token, std::int32_t id, bool special);
 
   std::mutex turn;  // of what encode() writes to: cache and scratch memory
   Bpe bpe;
@@ -61,8 +62,11 @@ struct Tokenizer::Parts {
   AddedIds around;
   TokenFinder in_text, in_normalized;
   Vocabulary added;
-  std::vector<std::string> bytes;  // by id
-  std::vector<bool> special;
+  struct Token {
+    std::string bytes;
+    bool special = false;
+  };
+  std::unordered_map<std::int64_t, Token> by_id;
 };
 
 std::shared_ptr<Tokenizer::Parts> Tokenizer::Parts::of_json(JsonObject& json) {
@@ -73,26 +77,20 @@ std::shared_ptr<Tokenizer::Parts> Tokenizer::Parts::of_json(JsonObject& json) {
   parts->to_nfc = reads_nfc(json);
   require_byte_decoder(json);
   parts->around = AddedIds::of_json(json);
-  for (const auto& [token, id] : parts->bpe.vocabulary()) parts->name(token, id);
+  for (const auto& [token, id] : parts->bpe.vocabulary()) parts->name(token, id, false);
   for (const AddedToken& token : added_tokens_of(json, parts->bpe.vocabulary())) parts->add(token);
   json.finish();
   return parts;
 }
 
-void Tokenizer::Parts::name(const std::string& token, std::int32_t id) {
-  const auto at = static_cast<std::size_t>(id);
-  if (bytes.size() <= at) {
-    bytes.resize(at + 1);
-    special.resize(at + 1);
-  }
-  bytes[at] = bytes_of_token(token).value_or(token);
+void Tokenizer::Parts::name(const std::string& token, std::int32_t id, bool special) {
+  by_id[id] = {bytes_of_token(token).value_or(token), special};
 }
 
 void Tokenizer::Parts::add(const AddedToken& token) {
   AddedToken found = token;
   if (to_nfc && token.normalized) found.content = nfc(token.content);
-  name(found.content, token.id);
-  special[static_cast<std::size_t>(token.id)] = token.special;
+  name(found.content, token.id, token.special);
   added.emplace(token.content, token.id);
   (token.normalized ? in_normalized : in_text).add(std::move(found));
 }
@@ -132,9 +130,9 @@ std::vector<std::int64_t> Tokenizer::encode(std::string_view text, bool with_spe
 }
 
 std::string_view Tokenizer::bytes_of(std::int64_t id, bool skip_special) const {
-  const auto at = static_cast<std::size_t>(id);
-  if (id < 0 || at >= parts_->bytes.size() || (skip_special && parts_->special[at])) return {};
-  return parts_->bytes[at];
+  const auto at = parts_->by_id.find(id);
+  if (at == parts_->by_id.end() || (skip_special && at->second.special)) return {};
+  return at->second.bytes;
 }
 
 std::string Tokenizer::decode(std::span<const std::int64_t> ids, bool skip_special) const {
