@@ -53,19 +53,21 @@ void add_ckpt(CLI::App& app, std::function<int()>& chosen) {
           [](const Options& o) { return differ(o.path, o.other, o.json, std::cout) ? 1 : 0; });
   diff->add_option("A", options->path, kPath)->required();
   diff->add_option("B", options->other, kPath)->required();
-  CLI::App* converted =
-      add(*ckpt, chosen, "convert", "Write a model in another dtype, or in files of other sizes",
-          options, [](const Options& o) {
-            convert(o.path, o.other, o.convert, o.json, std::cout);
-            return 0;
-          });
-  converted->add_option("FROM", options->path, kPath)->required();
+  CLI::App* converted = add(*ckpt, chosen, "convert",
+                            "Write a model in another dtype, in files of other sizes, or from GGUF",
+                            options, [](const Options& o) {
+                              convert(o.path, o.other, o.convert, o.json, std::cout);
+                              return 0;
+                            });
+  converted
+      ->add_option("FROM", options->path, "folder of a model, a safetensors file, or one of GGUF")
+      ->required();
   converted->add_option("TO", options->other, "the new folder")->required();
   converted
       ->add_option_function<std::string>(
           "--dtype",
           [options](const std::string& text) { options->convert.dtype = parse_dtype(text); },
-          "of floating-point tensors; default: their own")
+          "of floating-point tensors; default: their own, of GGUF f32")
       ->check(
           [](const std::string& text) {
             constexpr std::string_view kFloats[] = {"f32", "f64", "bf16", "f16"};

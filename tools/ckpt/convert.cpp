@@ -1,7 +1,6 @@
 #include "tools/ckpt/convert.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -15,13 +14,10 @@
 #include "dtensor/checkpoint/file_layout.h"
 #include "dtensor/checkpoint/manifest.h"
 #include "dtensor/checkpoint/model_folder.h"
-#include "dtensor/checkpoint/new_folder.h"
 #include "dtensor/checkpoint/strict_json.h"
-#include "kernels/convert.h"
-#include "kernels/typed.h"
-#include "profiling/json.h"
-#include "runtime/printable.h"
 #include "styles/nn/config_text.h"
+#include "tools/ckpt/convert_gguf.h"
+#include "tools/ckpt/write_model.h"
 
 namespace coshard::tools {
 namespace {
@@ -80,26 +76,6 @@ std::string with_dtype(std::string_view text, const std::string& path, DType dty
   return config.dump(2) + "\n";
 }
 
-// `count` elements of floating-point types. How many finite ones have become infinite.
-std::uint64_t cast(DType from, std::span<const std::byte> values, DType to,
-                   std::span<std::byte> made, std::uint64_t count) {
-  std::uint64_t overflown = 0;
-  kernels::with_floating(from, [&](auto from_tag) {
-    kernels::with_floating(to, [&](auto to_tag) {
-      using From = decltype(from_tag);
-      using To = decltype(to_tag);
-      const auto* in = reinterpret_cast<const From*>(values.data());
-      auto* out = reinterpret_cast<To*>(made.data());
-      for (std::uint64_t i = 0; i < count; ++i) {
-        out[i] = kernels::converted<To>(in[i]);
-        overflown +=
-            std::isinf(static_cast<double>(out[i])) != std::isinf(static_cast<double>(in[i]));
-      }
-    });
-  });
-  return overflown;
-}
-
 class Conversion {
  public:
   Conversion(const std::string& from, const ConvertOptions& options)
@@ -127,43 +103,16 @@ class Conversion {
   }
 
   void write(const std::string& to) {
-    NewFolder made(NewFolder::resolved(to), options_.overwrite);
-    for (std::size_t k = 0; k < layout_.files.size(); ++k) {
-      const FileLayout::File& file = layout_.files[k];
-      OutputFile::make(made.at(file.name), file.bytes);
-      OutputFile out(made.at(file.name));
-      out.write(0, std::as_bytes(std::span(file.head)));
-      for (const FileLayout::Place& place : layout_.places)
-        if (place.file == k) write_tensor(place, out);
-      out.sync();
-      out.close();
-    }
-    for (const auto& [name, text] : texts_) made.write(name, text);
-    made.commit();
+    write_model(
+        layout_, texts_, to, options_.overwrite,
+        [this](const FileLayout::Place& place, OutputFile& out) { write_tensor(place, out); });
   }
 
   void report(bool json, std::ostream& out) const {
-    std::int64_t bytes = 0;
-    std::size_t cast_tensors = 0;
-    for (const FileLayout::File& file : layout_.files) bytes += file.bytes;
+    Written written{.tensors = model_.size(), .overflown = overflown_};
     for (std::size_t i = 0; i < model_.size(); ++i)
-      cast_tensors += tensors_[i].type != model_[i].tensor.type ? 1 : 0;
-    if (json) {
-      out << json_text(Json{{"tensors", model_.size()},
-                            {"cast", cast_tensors},
-                            {"overflown", overflown_},
-                            {"files", layout_.files.size()},
-                            {"bytes", bytes}},
-                       2)
-          << '\n';
-      return;
-    }
-    out << model_.size() << " tensors, " << cast_tensors << " of them cast, in "
-        << layout_.files.size() << (layout_.files.size() == 1 ? " file" : " files") << " of "
-        << bytes << " bytes\n";
-    for (const auto& [name, count] : overflown_)
-      out << printable(name) << ": " << count << " values are too large for " << *options_.dtype
-          << " and have become infinite\n";
+      written.cast += tensors_[i].type != model_[i].tensor.type ? 1 : 0;
+    print_written(written, layout_, options_.dtype, json, out);
   }
 
  private:
@@ -191,7 +140,7 @@ class Conversion {
       if (type != tensor.type) {
         cast_.resize(count * static_cast<std::uint64_t>(bits_of(type)) / 8);
         const std::uint64_t lost =
-            cast(*to_dtype(tensor.type), read_, *to_dtype(type), cast_, count);
+            cast_values(*to_dtype(tensor.type), read_, *to_dtype(type), cast_, count);
         if (lost > 0) overflown_[std::string(tensor.name)] += lost;
         made = &cast_;
       }
@@ -218,7 +167,7 @@ class Conversion {
   ConvertOptions options_;
   std::vector<NewTensor> tensors_;  // by number in model_
   FileLayout layout_;
-  std::vector<std::pair<std::string, std::string>> texts_;
+  TextFiles texts_;
   std::unique_ptr<InputFile> in_;
   std::vector<std::byte> read_, cast_;
   std::map<std::string, std::uint64_t> overflown_;  // by name
@@ -229,6 +178,7 @@ class Conversion {
 void convert(const std::string& from, const std::string& to, const ConvertOptions& options,
              bool json, std::ostream& out) {
   CS_REQUIRE(is_there(from), from, ": there is no such file or folder");
+  if (is_gguf(from)) return convert_gguf(from, to, options, json, out);
   Conversion conversion(from, options);
   conversion.write(to);
   conversion.report(json, out);
