@@ -43,6 +43,7 @@
 #include <coshard/styles/checkpoints.h>
 #include <coshard/styles/distribute_module.h>
 #include <coshard/styles/fully_shard.h>
+#include <coshard/styles/lora.h>
 #include <coshard/styles/loss_parallel.h>
 #include <coshard/styles/materialize.h>
 #include <coshard/styles/nn/activation.h>
