@@ -59,6 +59,7 @@
 #include <coshard/styles/parallelize.h>
 #include <coshard/styles/recompute.h>
 #include <coshard/styles/state_dict.h>
+#include <coshard/styles/token_file.h>
 #include <coshard/styles/training_state.h>
 #include <coshard/styles/verify_replicated.h>
 #include <coshard/styles/woven.h>

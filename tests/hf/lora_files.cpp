@@ -1,6 +1,7 @@
 // Trains and applies LoRA adapters for lora_test.py; token ids are the bytes of texts.
 //   lora_files train BASE TEXT OUT RANKS PLAN STEPS: prints the loss of each step, saves the adapter.
 //   lora_files logits BASE ADAPTER TEXT OUT RANKS PLAN: of the text, as OUT/model.safetensors.
+//   lora_files tokens FROM TO: copies a token file.
 #include <coshard/coshard.h>
 
 #include <fstream>
@@ -91,9 +92,13 @@ cs::Task<void> write_logits(cs::World& world, Words args) {
 
 int main(int argc, char** argv) {
   const Words args(argv + 1, argv + argc);
+  if (args.size() == 3 && args[0] == "tokens") {
+    cs::TokenFile(args[1]).save(args[2]);
+    return 0;
+  }
   if (args.size() != 7 || (args[0] != "train" && args[0] != "logits")) {
     std::cerr << "usage: lora_files train BASE TEXT OUT RANKS PLAN STEPS | "
-                 "lora_files logits BASE ADAPTER TEXT OUT RANKS PLAN\n";
+                 "lora_files logits BASE ADAPTER TEXT OUT RANKS PLAN | lora_files tokens FROM TO\n";
     return 2;
   }
   cs::WorldOptions options;

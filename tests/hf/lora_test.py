@@ -1,4 +1,4 @@
-"""LoRA adapters beside PEFT: what coshard trains and writes is read there with the same logits, and the other way round; merged files too.
+"""LoRA adapters beside PEFT, and token files beside NumPy: what coshard trains and writes is read there with the same logits, and the other way round; merged files too.
 usage: lora_test.py LORA_FILES COSHARD      exit code 77: no torch, transformers and peft in this Python or $TORCH_PYTHON"""
 import os
 import subprocess
@@ -7,7 +7,8 @@ import tempfile
 
 import torch_python
 
-torch_python.require("torch", "transformers", "peft", "safetensors")
+torch_python.require("numpy", "torch", "transformers", "peft", "safetensors")
+import numpy
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file
@@ -125,9 +126,24 @@ def check_peft_files(folder, coshard):
     print(f"{len(cases)} adapters of PEFT are read or refused")
 
 
+def check_tokens(folder):
+    """Token files are arrays of NumPy."""
+    for name, dtype, most in (("narrow", numpy.uint16, 1 << 16), ("wide", numpy.uint32, 1 << 32)):
+        for count in (1, 999):
+            ids = numpy.random.default_rng(count).integers(most - 50, most, count).astype(dtype)
+            numpy.save(folder.at(name), ids)
+            run(folder.program, "tokens", folder.at(name + ".npy"), folder.at("copy.npy"))
+            copied = numpy.load(folder.at("copy.npy"), mmap_mode="r")
+            assert copied.dtype == dtype and numpy.array_equal(copied, ids), (name, count)
+            with open(folder.at(name + ".npy"), "rb") as a, open(folder.at("copy.npy"), "rb") as b:
+                assert a.read() == b.read(), (name, count)
+    print("token files have the bytes of numpy.save")
+
+
 def main(program, coshard):
     with tempfile.TemporaryDirectory() as path:
         folder = Folder(path, program)
+        check_tokens(folder)
         check_training(folder)
         check_merge(folder, coshard)
         check_peft_files(folder, coshard)
