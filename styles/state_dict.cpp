@@ -61,6 +61,9 @@ Task<void> save(Module& module, std::string folder, SaveOptions options, CallSit
 Task<LoadReport> load_module(Module& module, FilesToLoad from, LoadOptions options) {
   for (const NamedModule& part : module.named_modules())
     for (std::string& end : part.module->unused_names()) from.unused.push_back(std::move(end));
+  for (const NamedModule& part : module.named_modules())
+    for (const std::string& name : part.module->optional_names())
+      from.optional.push_back(part.path.empty() ? name : str_cat(part.path, ".", name));
   const bool fills = !from.only_checks;
   Task<LoadReport> loaded = load_files(state_dict(module), std::move(from), options);
   LoadReport report = co_await std::move(loaded);

@@ -42,6 +42,12 @@ class Matching {
 
   std::vector<Loaded> of(const State& state, const FilesToLoad& from) {
     for (const NamedState& entry : state) take_all_names(entry);
+    std::vector<std::string>& missing = report_.missing;
+    const auto optional = std::stable_partition(
+        missing.begin(), missing.end(),
+        [&](const std::string& name) { return std::ranges::count(from.optional, name) == 0; });
+    const std::vector<std::string> left(optional, missing.end());
+    missing.erase(optional, missing.end());
     for (std::size_t i = 0; i < folder_.size(); ++i)
       if (const std::string_view name = folder_[i].tensor.name; state.find(name) == nullptr) {
         const bool is_unused = std::ranges::any_of(
@@ -50,6 +56,7 @@ class Matching {
       }
     if (options_.strict) complaints_.add_names(report_);
     complaints_.require_none("load: " + from.path);
+    missing.insert(missing.end(), left.begin(), left.end());
     std::ranges::sort(all_, {}, [](const Loaded& t) {
       return std::tuple(t.place.file, t.place.tensor.begin, t.place.tensor.end);
     });

@@ -77,7 +77,8 @@ void require_model(const std::string& path) {
     const std::string name = entry.path().filename().string();
     CS_REQUIRE(!entry.is_directory() || name == "training", path, ": has the folder '",
                shortened(name), "', which is no part of a model; `overwrite` would remove it");
-    has_model = has_model || name == "model.safetensors" || name == "model.safetensors.index.json";
+    has_model = has_model || name == "model.safetensors" ||
+                name == "model.safetensors.index.json" || name == "adapter_model.safetensors";
   }
   CS_REQUIRE(has_model || is_empty_folder(path), path,
              ": has no model, so `overwrite` does not replace it; give another folder");

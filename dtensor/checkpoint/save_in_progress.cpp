@@ -30,12 +30,12 @@
 namespace coshard {
 namespace {
 
-constexpr std::string_view kModel = "model", kTraining = "training/";
+constexpr std::string_view kTraining = "training/";
 
 // The state itself, then those of training.
 std::vector<std::pair<std::string, const State*>> parts_of(const State& state,
                                                            const TrainingFiles& beside) {
-  std::vector<std::pair<std::string, const State*>> parts{{std::string(kModel), &state}};
+  std::vector<std::pair<std::string, const State*>> parts{{beside.stem, &state}};
   for (const auto& [name, part] : beside.training)
     parts.emplace_back(str_cat(kTraining, name), &part);
   return parts;
@@ -56,7 +56,7 @@ void check(const State& state, const SaveOptions& options, const TrainingFiles& 
                "', which is no name of a file; use letters, digits, '_', '-' and '.'");
   for (const auto& [name, bytes] : beside.files)
     CS_REQUIRE(is_file_name(name) && !name.ends_with(".safetensors") &&
-                   name != "model.safetensors.index.json",
+                   name != beside.stem + ".safetensors.index.json",
                "save: files has '", shortened(name),
                "'; use letters, digits, '_', '-' and '.', and no name of the model's files");
   for (const auto& [stem, part] : parts_of(state, beside))

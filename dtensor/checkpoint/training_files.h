@@ -26,6 +26,7 @@ struct TrainingFiles {
   std::optional<std::int64_t> step;
   // Further files of the folder, such as config.json: bytes by name. Equal on all ranks.
   std::map<std::string, std::string> files;
+  std::string stem = "model";  // of the files of the state itself
 };
 
 // As save. Error{BadInput}: also a name that is none of a file, or a negative step.
@@ -39,6 +40,8 @@ struct FilesToLoad {
   std::shared_ptr<const OpenFiles> open = nullptr;  // null: they are opened
   // Ends of names that the files may have and the state has no use for: reported, and no error.
   std::vector<std::string> unused = {};
+  // Of names of the state that the files may lack: reported as missing, and no error.
+  std::vector<std::string> optional = {};
   bool only_checks = false;  // whether all fits; fills nothing
 };
 

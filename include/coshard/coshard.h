@@ -43,6 +43,7 @@
 #include <coshard/styles/checkpoints.h>
 #include <coshard/styles/distribute_module.h>
 #include <coshard/styles/fully_shard.h>
+#include <coshard/styles/lora.h>
 #include <coshard/styles/loss_parallel.h>
 #include <coshard/styles/materialize.h>
 #include <coshard/styles/nn/activation.h>
@@ -60,6 +61,7 @@
 #include <coshard/styles/parallelize.h>
 #include <coshard/styles/recompute.h>
 #include <coshard/styles/state_dict.h>
+#include <coshard/styles/token_file.h>
 #include <coshard/styles/training_state.h>
 #include <coshard/styles/verify_replicated.h>
 #include <coshard/styles/woven.h>

@@ -1,19 +1,24 @@
 #include "styles/nn/together.h"
 
+#include <algorithm>
+
 #include <coshard/dtensor/distribute/random.h>
 #include <coshard/runtime/coro/when_all.h>
 
 namespace coshard::nn {
 
 Task<std::vector<Tensor>> forward_together(Tensor x, std::vector<Linear*> layers) {
-  if (!arrives_by_shards(x)) {
+  const auto draws = [](const Linear* layer) {
+    return layer->lora_A && layer->training() && layer->lora.dropout > 0;
+  };
+  if (!arrives_by_shards(x) || std::ranges::any_of(layers, draws)) {
     std::vector<Tensor> made;
     made.reserve(layers.size());
     for (Linear* layer : layers) made.push_back(co_await layer->forward(x));
     co_return made;
   }
   const RandomState random =
-      random_state();  // branches draw from other streams; linear layers draw nothing
+      random_state();  // branches draw from other streams; these layers draw nothing
   std::vector<Tensor> weights;
   for (const Linear* layer : layers) weights.push_back(layer->weight);
   multiply_together(x, weights);

@@ -7,7 +7,7 @@
 namespace coshard::nn {
 
 // The output of each layer for x, computed one after the other; if x arrives by shards, each shard
-// is multiplied by all weights as it arrives.
+// is multiplied by all weights as it arrives, unless adapters draw a dropout: one after the other.
 Task<std::vector<Tensor>> forward_together(Tensor x, std::vector<Linear*> layers);
 
 }  // namespace coshard::nn

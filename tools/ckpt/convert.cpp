@@ -78,8 +78,8 @@ std::string with_dtype(std::string_view text, const std::string& path, DType dty
 
 class Conversion {
  public:
-  Conversion(const std::string& from, const ConvertOptions& options)
-      : from_(from), model_(from), manifest_(Manifest::of(from)), options_(options) {
+  Conversion(const std::string& from, const ConvertOptions& options, const AddedTerms* terms)
+      : from_(from), model_(from), manifest_(Manifest::of(from)), options_(options), terms_(terms) {
     for (std::size_t i = 0; i < model_.size(); ++i) {
       const StoredTensor tensor = model_[i].tensor;
       tensors_.push_back({std::string(tensor.name),
@@ -137,16 +137,34 @@ class Conversion {
       in.read(from, read_);
       from += read_.size();
       const std::vector<std::byte>* made = &read_;
-      if (type != tensor.type) {
+      if (terms_ != nullptr && terms_->has(tensor.name)) {
+        made = &sum_of(tensor, at, count, type);
+      } else if (type != tensor.type) {
         cast_.resize(count * static_cast<std::uint64_t>(bits_of(type)) / 8);
-        const std::uint64_t lost =
-            cast_values(*to_dtype(tensor.type), read_, *to_dtype(type), cast_, count);
-        if (lost > 0) overflown_[std::string(tensor.name)] += lost;
+        cast_to(tensor, *to_dtype(tensor.type), read_, type, count);
         made = &cast_;
       }
       out.write(to, *made);
       to += static_cast<std::int64_t>(made->size());
     }
+  }
+
+  void cast_to(const StoredTensor& tensor, DType from, std::span<const std::byte> values,
+               StoredType type, std::uint64_t count) {
+    const std::uint64_t lost = cast_values(from, values, *to_dtype(type), cast_, count);
+    if (lost > 0) overflown_[std::string(tensor.name)] += lost;
+  }
+
+  // Elements that have been read, with the term: added in f64 and rounded once.
+  const std::vector<std::byte>& sum_of(const StoredTensor& tensor, std::uint64_t first,
+                                       std::uint64_t count, StoredType type) {
+    sums_.resize(count);
+    const auto sums = std::as_writable_bytes(std::span(sums_));
+    cast_values(*to_dtype(tensor.type), read_, DType::F64, sums, count);
+    terms_->add(tensor.name, first, sums_);
+    cast_.resize(count * static_cast<std::uint64_t>(bits_of(type)) / 8);
+    cast_to(tensor, DType::F64, sums, type, count);
+    return cast_;
   }
 
   // Opened anew for another file than the last one.
@@ -165,21 +183,27 @@ class Conversion {
   ModelFolder model_;
   std::optional<Manifest> manifest_;  // none: it is no checkpoint
   ConvertOptions options_;
+  const AddedTerms* terms_;         // null: none
   std::vector<NewTensor> tensors_;  // by number in model_
   FileLayout layout_;
   TextFiles texts_;
   std::unique_ptr<InputFile> in_;
   std::vector<std::byte> read_, cast_;
+  std::vector<double> sums_;
   std::map<std::string, std::uint64_t> overflown_;  // by name
 };
 
 }  // namespace
 
 void convert(const std::string& from, const std::string& to, const ConvertOptions& options,
-             bool json, std::ostream& out) {
+             bool json, std::ostream& out, const AddedTerms* terms) {
   CS_REQUIRE(is_there(from), from, ": there is no such file or folder");
-  if (is_gguf(from)) return convert_gguf(from, to, options, json, out);
-  Conversion conversion(from, options);
+  if (is_gguf(from)) {
+    CS_REQUIRE(terms == nullptr, from,
+               ": is GGUF; convert it to a folder before an adapter is merged");
+    return convert_gguf(from, to, options, json, out);
+  }
+  Conversion conversion(from, options, terms);
   conversion.write(to);
   conversion.report(json, out);
 }

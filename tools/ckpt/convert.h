@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <optional>
 #include <ostream>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include <coshard/runtime/dtype.h>
 
@@ -15,6 +17,15 @@ struct ConvertOptions {
   bool overwrite = false;
 };
 
+// What is added to tensors of floating-point types as they are written.
+class AddedTerms {
+ public:
+  virtual ~AddedTerms() = default;
+  virtual bool has(std::string_view tensor) const = 0;
+  // To elements `first`, first + 1, … of the tensor, row-major.
+  virtual void add(std::string_view tensor, std::uint64_t first, std::span<double> to) const = 0;
+};
+
 // Writes the model of `from`, a Hugging Face folder or a safetensors file, into a new folder as `save`
 // lays it out, with the other files of `from` but its weights and training/, and without metadata of the
 // files; config.json says the new dtype. Rounds to nearest even, as torch's Tensor.to; memory of 64 MiB, whatever the model's size.
@@ -22,6 +33,6 @@ struct ConvertOptions {
 // dtype: a tensor of a type that cannot be cast, or a quantized model; a folder that is not empty.
 // Error{DeviceFailed}: the system's error.
 void convert(const std::string& from, const std::string& to, const ConvertOptions& options,
-             bool json, std::ostream& out);
+             bool json, std::ostream& out, const AddedTerms* terms = nullptr);
 
 }  // namespace coshard::tools

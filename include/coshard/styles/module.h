@@ -121,6 +121,9 @@ class Module : private ErrorObserver {
   // Ends of names of tensors that files of such a module may have and that it has no use for, such
   // as tables that it computes: load passes them over, and reports them (LoadReport::unused).
   virtual std::vector<std::string> unused_names() const { return {}; }
+  // Names of parameters that a file may lack: load leaves those as they are, and reports them
+  // (LoadReport::missing).
+  virtual std::vector<std::string> optional_names() const { return {}; }
   // From now on forward and call save no activations, and backward runs this module again: see
   // recompute.h.
   void set_recompute(bool on = true) { recompute_ = on; }

@@ -1,6 +1,7 @@
 #pragma once
 // Linear: y[..., out] = x[..., in] @ weight[out, in]^T + bias[out]. Owned by the module it is a
 // member of; rank's thread.
+#include <memory>
 #include <optional>
 
 #include <coshard/runtime/launch/world.h>
@@ -17,6 +18,16 @@ struct LinearOptions {
   std::optional<double> init_std = std::nullopt;
 };
 
+// Of LoRA (Hu et al., 2021): add_lora in lora.h.
+struct LoraOptions {
+  std::int64_t rank = 8;
+  double alpha = 16;    // the product of the adapters is multiplied by alpha / rank
+  double dropout = 0;   // of the adapter's input, in training
+  bool rslora = false;  // by alpha / sqrt(rank) instead (Kalajdzievski, 2023)
+  friend bool operator==(const LoraOptions&, const LoraOptions&) = default;
+  double scale() const;
+};
+
 // Initialized as torch.nn.Linear: weight and bias uniform(-1/sqrt(in), 1/sqrt(in)), drawn by global
 // element index (random.h). All ranks must construct modules in the same order.
 class Linear : public Module {
@@ -26,15 +37,26 @@ class Linear : public Module {
   std::int64_t in_features, out_features;
   Tensor weight;  // [out, in]
   Tensor bias;    // [out], or undefined
+  // What add_lora has added, as modules lora_A [rank, in] and lora_B [out, rank]:
+  // y += scale * lora_B(lora_A(dropout(x))). Sharded by columns, lora_A is R and lora_B S(0); by
+  // rows, S(1) and R: so the term is sharded, or Partial, as y is, and costs no collective.
+  std::shared_ptr<Linear> lora_A, lora_B;  // null: none
+  LoraOptions lora = {};
   // How many columns of the output stay together: the size of a head. ColwiseParallel with a local
   // output refuses ranks that would hold a part of one.
   std::int64_t group = 1;
 
   std::optional<ShardAxes> shard_axes(ShardBy way) const override;
   bool takes_shards() const override { return overlapping().overlap != Overlap::Off; }
+  // Those of its adapter, which files of the base lack.
+  std::vector<std::string> optional_names() const override;
 
  protected:
   Task<Tensor> run(Tensor x) override;
+
+ private:
+  Task<Tensor> product(Tensor x);
+  Task<Tensor> adapted(Tensor x);
 };
 
 }  // namespace nn

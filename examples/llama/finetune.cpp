@@ -1,0 +1,253 @@
+#include "examples/llama/finetune.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <numbers>
+#include <optional>
+#include <utility>
+
+#include "tools/options.h"
+
+namespace coshard::llama {
+namespace {
+
+bool cuts_batch(const FinetuneOptions& o) { return o.plan == "dp" || o.plan == "fsdp"; }
+
+std::vector<std::string> patterns_of(const std::string& targets) {
+  std::vector<std::string> all;
+  for (std::size_t begin = 0; begin <= targets.size();) {
+    const std::size_t end = std::min(targets.find(',', begin), targets.size());
+    all.push_back(targets.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return all;
+}
+
+// The model of one rank, cut by the plan.
+struct Learner {
+  const FinetuneOptions& options;
+  World& world;
+  std::shared_ptr<nn::CausalLM> model = {};
+  DeviceMesh replicas = {};  // defined for dp and fsdp
+  std::optional<DataParallel> gradients = {};
+
+  std::vector<Tensor> trained() const {
+    std::vector<Tensor> all = model->parameters();
+    std::erase_if(all, [](const Tensor& p) { return !p.requires_grad(); });
+    return all;
+  }
+
+  Task<void> open() {
+    nn::OpenModelOptions how;
+    if (!options.dtype_name.empty()) how.dtype = parse_dtype(options.dtype_name);
+    model = nn::open_model(options.folder, world, how);
+    const LoraOptions lora{
+        .rank = options.lora, .alpha = options.alpha, .dropout = options.dropout};
+    if (options.lora > 0)
+      for (const std::string& pattern : patterns_of(options.targets))
+        add_lora(*model, pattern, lora);
+    Task<void> cutting = cut();
+    co_await std::move(cutting);
+    LoadOptions reading;
+    if (how.dtype) reading.cast = Cast::Any;
+    Task<LoadReport> loading = load(*model, options.folder, reading);
+    co_await std::move(loading);
+    if (options.plan == "dp" && world.size() > 1) gradients.emplace(trained(), replicas, 0);
+  }
+
+  Task<void> cut() {
+    if (world.size() == 1) co_return;
+    const bool dp = cuts_batch(options);
+    const DeviceMesh mesh = init_device_mesh(world, {world.size()}, {dp ? "dp" : "tp"});
+    if (dp) replicas = mesh;
+    if (options.plan == "fsdp") {
+      for (const auto& layer : model->blocks()) fully_shard(*layer, mesh);
+      fully_shard(*model, mesh);
+    } else if (!dp) {
+      const ParallelPlan plan = model->plan(options.plan == "tp-sp");
+      Task<void> parallel = parallelize_module(*model, mesh, plan);
+      co_await std::move(parallel);
+    }
+  }
+
+  // Mean cross-entropy in nats of each row's ids but the first.
+  Task<Tensor> loss(Tensor rows) {
+    const std::int64_t seq = rows.size(1) - 1, count = rows.size(0) * seq;
+    const Tensor targets = view(contiguous(slice(rows, 1, 1, seq + 1)), Shape{count});
+    Tensor scores = co_await model->forward(contiguous(slice(rows, 1, 0, seq)));
+    scores = view(scores, Shape{count, scores.size(2)});
+    if (!scores.is_distributed()) co_return cross_entropy(scores, targets);
+    co_return co_await loss_parallel_cross_entropy(scores, targets);
+  }
+
+  // Over all replicas; in flight.
+  Tensor mean_over_replicas(const Tensor& loss) const {
+    if (!replicas.defined()) return loss.detach();
+    const DTensor term = from_local(loss.detach(), replicas, Partial(Reduce::Avg));
+    return term.redistribute(Replicate()).tensor();
+  }
+};
+
+// Linear warm-up, then a cosine down to a tenth. step counts from 0.
+double rate_of(const FinetuneOptions& o, int step) {
+  if (step < o.warmup) return o.lr * (step + 1) / o.warmup;
+  const double along = static_cast<double>(step - o.warmup) / std::max(1, o.steps - o.warmup);
+  return o.lr * (0.1 + 0.45 * (1 + std::cos(std::numbers::pi * along)));
+}
+
+Task<Tensor> train_step(Learner& learner, AdamW& optimizer, const TokenBatches& batches, int step) {
+  optimizer.lr = rate_of(learner.options, step);
+  optimizer.zero_grad();
+  Task<Tensor> forward = learner.loss(batches.batch(step, learner.replicas));
+  const Tensor loss = co_await std::move(forward);
+  const std::vector<Tensor> mean{learner.mean_over_replicas(loss)};
+  Task<void> behind = backward(loss);
+  co_await std::move(behind);
+  Task<Tensor> clipped = clip_grad_norm(optimizer.parameters(), 1.0);
+  co_await std::move(clipped);
+  Task<void> stepped = optimizer.step();
+  co_await std::move(stepped);
+  Task<void> arrived = arrival_of(mean);
+  co_await std::move(arrived);
+  co_return mean.front();
+}
+
+// Checkpoints beside the new folder, with how much of the text was read.
+class Steps {
+ public:
+  Steps(const FinetuneOptions& o, Learner& learner, AdamW& optimizer)
+      : options_(o), seed_(static_cast<std::int64_t>(o.seed)) {
+    if (o.every == 0) return;
+    const CheckpointsOptions how{.every = o.every, .keep = 2};
+    kept_.emplace(*learner.model, o.save + ".steps", how);
+    kept_->add("optimizer", optimizer).add("position", position_).add("seed", seed_);
+  }
+  Task<int> begin() {
+    if (!kept_) co_return 0;
+    if (!options_.resume) {
+      Task<void> started = kept_->start();
+      co_await std::move(started);
+      co_return 0;
+    }
+    Task<std::int64_t> resumed = kept_->resume();
+    const std::int64_t step = co_await std::move(resumed);
+    CS_REQUIRE(seed_ == static_cast<std::int64_t>(options_.seed) && position_ == position(step),
+               "--resume: step ", step, " was trained with --seed ", seed_, " on ", position_,
+               " tokens, not with --seed ", options_.seed, " on ", position(step),
+               " (--batch x --seq x steps)");
+    co_return static_cast<int>(step);
+  }
+  Task<void> after(int step) {
+    if (!kept_) co_return;
+    position_ = position(step);
+    Task<void> saved = kept_->after(step);
+    co_await std::move(saved);
+  }
+  Task<void> finish() {
+    if (!kept_) co_return;
+    Task<void> finished = kept_->finish();
+    co_await std::move(finished);
+  }
+  bool due(int step) const { return options_.every > 0 && step % options_.every == 0; }
+
+ private:
+  // Tokens of the text that have been read after so many steps.
+  std::int64_t position(std::int64_t step) const { return step * options_.batch * options_.seq; }
+  const FinetuneOptions& options_;
+  std::int64_t position_ = 0, seed_;
+  std::optional<Checkpoints> kept_;
+};
+
+Task<void> train_steps(Learner& learner, const TokenBatches& batches, StepFigures& figures) {
+  const FinetuneOptions& o = learner.options;
+  AdamW optimizer(learner.trained(), {.lr = o.lr, .weight_decay = o.lora > 0 ? 0 : 0.01});
+  Steps steps(o, learner, optimizer);
+  Task<int> begun = steps.begin();
+  int step = co_await std::move(begun);
+  StepLog log(learner.world, {step, o.steps, o.log_every, 1.0 * o.batch * o.seq, 0}, figures);
+  while (step < o.steps) {
+    log.before_step(step);
+    Task<Tensor> making = train_step(learner, optimizer, batches, step);
+    Tensor loss = co_await std::move(making);
+    ++step;
+    const bool finite =
+        log.after_step(step - 1, std::move(loss), step == o.steps || steps.due(step));
+    CS_REQUIRE(finite, "finetune: a loss until step ", step, " is not finite; a lower --lr than ",
+               o.lr, " may help");
+    Task<void> saved = steps.after(step);
+    co_await std::move(saved);
+  }
+  Task<void> finished = steps.finish();
+  co_await std::move(finished);
+  Task<void> gathered = log.gather();
+  co_await std::move(gathered);
+}
+
+}  // namespace
+
+void add_finetune(CLI::App& app, FinetuneOptions& o) {
+  constexpr int kMost = 1'000'000'000;
+  const auto add = [&app](const char* name, auto& value, auto lowest, auto highest,
+                          const char* help) {
+    cli::add_number(app, name, value, lowest, highest, help);
+  };
+  app.add_option("FOLDER", o.folder, "folder of a model, as of Hugging Face")->required();
+  app.add_option("--text", o.text, "a text in UTF-8, or its token ids (.npy of uint16 or uint32)")
+      ->required();
+  cli::add_world_options(app, o);
+  tools::add_word(app, "--plan", o.plan, {"one", "tp", "tp-sp", "dp", "fsdp"},
+                  "tp, tp-sp: tensor parallelism, with sequences; dp, fsdp: data parallelism, "
+                  "sharded; one: a single rank");
+  tools::add_word(app, "--dtype", o.dtype_name, {"f32", "bf16", "f64"},
+                  "dtype of the parameters; default: the folder's");
+  add("--steps", o.steps, 1, kMost, "optimizer steps");
+  add("--lr", o.lr, 1e-12, 1e6, "peak learning rate; cosine decay to a tenth");
+  add("--warmup", o.warmup, 0, kMost, "linear warm-up steps");
+  add("--batch", o.batch, 1, kMost, "sequences per step, of all ranks");
+  add("--seq", o.seq, 1, kMost, "tokens per sequence");
+  add("--seed", o.seed, std::uint64_t{0}, std::numeric_limits<std::uint64_t>::max(),
+      "seed of adapters, order of the text and dropout");
+  add("--lora", o.lora, 1, kMost, "train adapters of this rank (LoRA), not the model");
+  add("--alpha", o.alpha, 1e-6, 1e6,
+      "of LoRA: the adapters' product is multiplied by alpha / rank");
+  add("--dropout", o.dropout, 0.0, 0.99, "of the adapters' inputs");
+  app.add_option("--targets", o.targets, "layers with adapters: patterns, with commas between")
+      ->capture_default_str();
+  app.add_option("--save", o.save, "the new folder: of the model, or with --lora of the adapters");
+  add("--every", o.every, 1, kMost, "checkpoints after every so many steps, in SAVE.steps");
+  app.add_flag("--resume", o.resume, "go on from the newest of these, if there is one");
+  add("--log-every", o.log_every, 1, kMost, "steps between lines if stdout is not a terminal");
+}
+
+void check_finetune(const FinetuneOptions& o) {
+  CS_REQUIRE(o.plan != "one" || o.ranks == 1, "--plan one is for --ranks 1, not ", o.ranks);
+  CS_REQUIRE(!cuts_batch(o) || o.batch % o.ranks == 0, "--batch ", o.batch,
+             " is not divisible by --ranks ", o.ranks);
+  CS_REQUIRE(o.every == 0 || !o.save.empty(), "--every needs --save");
+  CS_REQUIRE(!o.resume || o.every > 0, "--resume needs --every");
+  std::error_code error;
+  CS_REQUIRE(o.save.empty() || !std::filesystem::exists(o.save, error) ||
+                 std::filesystem::is_empty(o.save, error),
+             "--save ", o.save, ": is there already; give another folder");
+}
+
+Task<void> finetune(World& world, const FinetuneOptions& options, TokenFile tokens,
+                    StepFigures& figures) {
+  manual_seed(options.seed);
+  Learner learner{options, world};
+  Task<void> opening = learner.open();
+  co_await std::move(opening);
+  const TokenBatches batches(std::move(tokens), {.batch = options.batch,
+                                                 .seq = options.seq,
+                                                 .seed = options.seed,
+                                                 .vocab = learner.model->config.vocab_size});
+  Task<void> training = train_steps(learner, batches, figures);
+  co_await std::move(training);
+  if (options.save.empty()) co_return;
+  Task<void> saving = options.lora > 0 ? save_adapter(*learner.model, options.save)
+                                       : save(*learner.model, options.save);
+  co_await std::move(saving);
+}
+
+}  // namespace coshard::llama

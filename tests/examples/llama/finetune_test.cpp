@@ -1,0 +1,177 @@
+// `llama finetune` with a tokenizer of bytes: what it trains, saves, resumes and refuses.
+#include "examples/llama/finetune.h"
+
+#include <filesystem>
+#include <mutex>
+
+#include "tests/dtensor/checkpoint/saved_states.h"
+#include "tests/styles/support.h"
+
+namespace coshard::llama {
+namespace {
+
+using testing::bytes_of;
+using testing::error_of;
+using testing::expect_close;
+using testing::on_ranks;
+using testing::ScratchFolder;
+
+struct Bytes {
+  static Bytes open(const std::string&) { return {}; }
+  std::vector<std::int64_t> encode(std::string_view text, bool) const {
+    return {text.begin(), text.end()};
+  }
+};
+
+// A folder with a model of bytes, and a text of which each letter follows from the one before.
+struct Files {
+  ScratchFolder scratch;
+  Files() {
+    nn::CausalLMConfig config;
+    config.vocab_size = 128;
+    config.hidden_size = 32;
+    config.intermediate_size = 48;
+    config.num_hidden_layers = 2;
+    config.num_attention_heads = 4;
+    config.num_key_value_heads = 2;
+    config.initializer_range = 0.1;
+    on_ranks(1, [&](World& world) -> Task<void> {
+      manual_seed(3);
+      nn::CausalLM model(config, world);
+      Task<void> saving = save(model, scratch.path("base"));
+      co_await std::move(saving);
+    });
+    std::string text;
+    for (int i = 0; i < 800; ++i) text += static_cast<char>('a' + i * 5 % 26);
+    scratch.write("text", text);
+  }
+  FinetuneOptions options(const std::string& out, const char* plan = "tp", int ranks = 2) const {
+    FinetuneOptions o;
+    o.folder = scratch.path("base");
+    o.text = scratch.path("text");
+    o.plan = plan;
+    o.ranks = ranks;
+    o.steps = 12;
+    o.warmup = 1;
+    o.seq = 16;
+    o.lr = 1e-2;
+    o.save = out.empty() ? "" : scratch.path(out);
+    return o;
+  }
+};
+
+std::vector<double> losses_of(const FinetuneOptions& o) {
+  check_finetune(o);
+  const TokenFile tokens = tokens_of<Bytes>(o);
+  StepFigures figures;
+  on_ranks(o.ranks, [&](World& world) -> Task<void> {
+    StepFigures own;
+    Task<void> tuned = finetune(world, o, tokens, own);
+    co_await std::move(tuned);
+    if (world.rank() == 0) figures = std::move(own);
+  });
+  return figures.loss;
+}
+
+void expect_near(const std::vector<double>& got, const std::vector<double>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 2e-3) << i;
+}
+
+TEST(Finetune, EachPlanLearnsTheSame) {
+  const Files files;
+  const std::vector<double> one = losses_of(files.options("one", "one", 1));
+  ASSERT_EQ(one.size(), 12U);
+  EXPECT_LT(one.back(), one.front() - 1);
+  for (const char* plan : {"tp", "tp-sp", "dp", "fsdp"}) {
+    SCOPED_TRACE(plan);
+    expect_near(losses_of(files.options(plan, plan)), one);
+    EXPECT_TRUE(std::filesystem::exists(files.scratch.path(str_cat(plan, "/config.json"))));
+  }
+}
+
+TEST(Finetune, SavesAdaptersThatLoad) {
+  const Files files;
+  FinetuneOptions o = files.options("adapter", "fsdp");
+  o.lora = 4;
+  o.steps = 100;
+  o.targets = "model.layers.*.self_attn.*,model.layers.*.mlp.*";
+  const std::vector<double> losses = losses_of(o);
+  EXPECT_LT(losses.back(), losses.front() / 2);
+  on_ranks(1, [&](World& world) -> Task<void> {
+    const auto model = nn::open_model(o.folder, world);
+    Task<LoadReport> adapters = load_adapter(*model, o.save);
+    co_await std::move(adapters);
+    EXPECT_EQ(model->model.layers[1].mlp.down_proj.lora.rank, 4);
+  });
+  EXPECT_FALSE(std::filesystem::exists(o.save + "/model.safetensors"));
+}
+
+TEST(Finetune, ResumesToTheBit) {
+  const Files files;
+  for (const int lora : {0, 4}) {
+    const auto with = [&](const char* name, int steps) {
+      FinetuneOptions o = files.options(str_cat(name, lora), "tp");
+      o.lora = lora;
+      o.dropout = lora > 0 ? 0.1 : 0;
+      o.steps = steps;
+      o.every = 4;
+      o.resume = true;
+      return o;
+    };
+    const FinetuneOptions whole = with("whole", 12);
+    const std::vector<double> all = losses_of(whole);
+    FinetuneOptions part = with("part", 12);
+    std::filesystem::create_directories(part.save + ".steps");
+    std::filesystem::copy(whole.save + ".steps/step-8", part.save + ".steps/step-8",
+                          std::filesystem::copy_options::recursive);
+    EXPECT_EQ(losses_of(part), std::vector<double>(all.begin() + 8, all.end()));
+    const char* file = lora > 0 ? "/adapter_model.safetensors" : "/model.safetensors";
+    EXPECT_EQ(bytes_of(part.save + file), bytes_of(whole.save + file));
+    part = with("other", 12);
+    part.batch = 2;
+    std::filesystem::rename(whole.save + ".steps", part.save + ".steps");
+    EXPECT_CONTAINS(error_of([&] { losses_of(part); }), "--resume: step 12");
+  }
+}
+
+TEST(Finetune, ReadsIdsAsTheyAreToldAndRefusesOthers) {
+  const Files files;
+  FinetuneOptions o = files.options("");
+  tokens_of<Bytes>(o).save(files.scratch.path("ids.npy"));
+  FinetuneOptions of_ids = o;
+  of_ids.text = files.scratch.path("ids.npy");
+  EXPECT_EQ(losses_of(of_ids), losses_of(o));
+  TokenFile({1, 2, 128, 3}, "x").save(of_ids.text);
+  of_ids.seq = 3;
+  EXPECT_CONTAINS(error_of([&] { losses_of(of_ids); }), "token id 128 at 2");
+  const auto told = [&](auto change) {
+    FinetuneOptions changed = o;
+    change(changed);
+    return error_of([&] { check_finetune(changed); });
+  };
+  EXPECT_CONTAINS(told([](auto& x) { x.plan = "one"; }), "--plan one");
+  EXPECT_CONTAINS(told([](auto& x) { x.plan = "dp", x.batch = 3; }), "--batch 3");
+  EXPECT_CONTAINS(told([](auto& x) { x.every = 3; }), "--every needs --save");
+  EXPECT_CONTAINS(told([](auto& x) { x.resume = true; }), "--resume needs --every");
+  EXPECT_CONTAINS(told([&](auto& x) { x.save = x.folder; }), "is there already");
+}
+
+TEST(Finetune, DeclaresItsOptions) {
+  FinetuneOptions o;
+  CLI::App app;
+  add_finetune(app, o);
+  const char* const args[] = {
+      "x",         "models/a", "--text", "t", "--ranks", "2", "--plan",   "tp-sp",   "--lora", "8",
+      "--targets", "a.*",      "--save", "b", "--every", "5", "--resume", "--dtype", "bf16"};
+  app.parse(static_cast<int>(std::size(args)), args);
+  EXPECT_EQ(o.folder, "models/a");
+  EXPECT_EQ(o.ranks, 2);
+  EXPECT_EQ(o.lora, 8);
+  EXPECT_EQ(o.dtype_name, "bf16");
+  EXPECT_TRUE(o.resume);
+  EXPECT_THROW(app.parse("models/a --text t --plan pp"), Error);
+}
+
+}  // namespace
+}  // namespace coshard::llama

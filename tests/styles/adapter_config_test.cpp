@@ -1,0 +1,104 @@
+// PEFT's adapter_config.json: what is read, and what is refused by name and value.
+#include "styles/adapter_config.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/dtensor/checkpoint/stored_files.h"
+#include "tests/styles/support.h"
+
+namespace coshard::testing {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json lora_config() {
+  return {{"peft_type", "LORA"},
+          {"r", 4},
+          {"lora_alpha", 8.5},
+          {"target_modules", {"q_proj", "v_proj"}}};
+}
+
+AdapterConfig read_back(const std::string& text) {
+  const ScratchFolder scratch;
+  std::ofstream(scratch.path(kAdapterConfig)) << text;
+  return read_adapter_config(scratch.path(""));
+}
+std::string refusal_with(const char* key, const Json& value) {
+  Json config = lora_config();
+  config[key] = value;
+  return error_of([&] { read_back(config.dump()); });
+}
+
+TEST(AdapterConfig, IsReadAsItIsWritten) {
+  const nn::LoraOptions options{.rank = 4, .alpha = 6, .dropout = 0.125, .rslora = true};
+  const std::string text = adapter_config_text(options, {"q_proj"});
+  EXPECT_CONTAINS(text, "\"lora_alpha\": 6,");
+  const AdapterConfig config = read_back(text);
+  EXPECT_EQ(config.options, options);
+  EXPECT_EQ(config.targets, std::vector<std::string>{"q_proj"});
+  EXPECT_EQ(options.scale(), 3);
+  EXPECT_EQ((nn::LoraOptions{.rank = 4, .alpha = 6}.scale()), 1.5);
+}
+
+TEST(AdapterConfig, TakesARegularExpressionAndInertKeys) {
+  Json config = lora_config();
+  config["target_modules"] = ".*attn.*";
+  config["megatron_core"] = "megatron.core";
+  config["base_model_name_or_path"] = "x";
+  config["init_lora_weights"] = "gaussian";
+  config["some_later_key"] = nullptr;
+  config["rank_pattern"] = Json::object();
+  EXPECT_FALSE(read_back(config.dump()).targets.has_value());
+}
+
+TEST(AdapterConfig, RefusesWhatHasAnEffectByNameAndValue) {
+  EXPECT_CONTAINS(refusal_with("use_dora", true), "use_dora true is not supported");
+  EXPECT_CONTAINS(refusal_with("rank_pattern", {{"q", 2}}), "rank_pattern {\"q\":2}");
+  EXPECT_CONTAINS(refusal_with("alpha_pattern", {{"q", 2}}), "alpha_pattern");
+  EXPECT_CONTAINS(refusal_with("modules_to_save", {"lm_head"}), "modules_to_save [\"lm_head\"]");
+  EXPECT_CONTAINS(refusal_with("bias", "all"), "bias \"all\"");
+  EXPECT_CONTAINS(refusal_with("fan_in_fan_out", true), "fan_in_fan_out true");
+  EXPECT_CONTAINS(refusal_with("layers_to_transform", 3), "layers_to_transform 3");
+  EXPECT_CONTAINS(refusal_with("some_later_key", "on"), "some_later_key \"on\"");
+  EXPECT_CONTAINS(refusal_with("init_lora_weights", "pissa"), "init_lora_weights \"pissa\"");
+  EXPECT_CONTAINS(refusal_with("peft_type", "IA3"), "peft_type \"IA3\"");
+  EXPECT_CONTAINS(refusal_with("task_type", "SEQ_CLS"), "task_type \"SEQ_CLS\"");
+  EXPECT_CONTAINS(refusal_with("r", 0), "r 0");
+  EXPECT_CONTAINS(refusal_with("r", 1.5), "r 1.5");
+  EXPECT_CONTAINS(refusal_with("lora_alpha", "8"), "lora_alpha \"8\"");
+  EXPECT_CONTAINS(refusal_with("lora_dropout", 1), "lora_dropout 1");
+  EXPECT_CONTAINS(refusal_with("use_rslora", 1), "use_rslora 1");
+  EXPECT_CONTAINS(refusal_with("target_modules", Json::array()), "target_modules []");
+  EXPECT_CONTAINS(refusal_with("target_modules", Json{1, 2}), "target_modules [1,2]");
+  EXPECT_CONTAINS(error_of([] { read_back("[]"); }), "does not begin with");
+  EXPECT_CONTAINS(error_of([] { read_back("{\"r\":1,\"r\":2}"); }), "twice");
+}
+
+constexpr const char* kA = "base_model.model.a.q_proj.lora_A.weight";
+constexpr const char* kB = "base_model.model.a.q_proj.lora_B.weight";
+
+std::vector<std::string> paths_in(const Json& header, const char* target = "q_proj") {
+  const std::string text = header.dump();
+  std::uint64_t bytes = 0;
+  for (const auto& [name, entry] : header.items())
+    bytes = std::max(bytes, entry["data_offsets"][1].get<std::uint64_t>());
+  const SafetensorsHeader file(text, bytes, "file");
+  return adapted_paths(file, {{.rank = 2}, std::vector<std::string>{target}});
+}
+Json tensor(std::vector<int> shape, int begin, int end) {
+  return {{"dtype", "F32"}, {"shape", shape}, {"data_offsets", {begin, end}}};
+}
+
+TEST(AdapterConfig, NamesTheLayersOfAFile) {
+  const Json a = tensor({2, 3}, 0, 24), b = tensor({5, 2}, 24, 64);
+  EXPECT_EQ(paths_in({{kA, a}, {kB, b}}), std::vector<std::string>{"a.q_proj"});
+  EXPECT_CONTAINS(error_of([&] { paths_in({{kA, a}}); }), "without");
+  EXPECT_CONTAINS(error_of([&] { paths_in({{kA, a}, {kB, b}}, "proj"); }), "target_modules");
+  EXPECT_CONTAINS(error_of([&] { paths_in({{"x.lora_A.weight", a}, {kB, b}}); }), "is not");
+  const Json wide = tensor({3, 2}, 0, 24);
+  EXPECT_CONTAINS(error_of([&] { paths_in({{kA, wide}, {kB, b}}); }), "r is 2");
+}
+
+}  // namespace
+}  // namespace coshard::testing

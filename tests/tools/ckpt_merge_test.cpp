@@ -1,0 +1,84 @@
+// `coshard ckpt merge`: values and what it refuses. tests/hf/lora_test.py asks PEFT.
+#include "tools/ckpt/merge.h"
+
+#include <gtest/gtest.h>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "dtensor/checkpoint/model_folder.h"
+#include "styles/adapter_config.h"
+#include "tests/dtensor/checkpoint/saved_states.h"
+
+namespace coshard::tools {
+namespace {
+
+using testing::bytes_of;
+using testing::message_of;
+using testing::ScratchFolder;
+using testing::stored_file;
+
+std::string bits(const std::vector<float>& values) {
+  std::string data(values.size() * sizeof(float), '\0');
+  std::memcpy(data.data(), values.data(), data.size());
+  return data;
+}
+
+constexpr const char* kConfigJson = R"({"model_type": "llama"})";
+
+// a.weight [2, 3] and b.weight [1], and an adapter of rank 2 of `layer`.
+struct Folders {
+  ScratchFolder scratch;
+  explicit Folders(const std::string& layer = "a", const std::string& sizes = "3") {
+    scratch.write("base/model.safetensors",
+                  stored_file(R"({"a.weight":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
+                              R"("b.weight":{"dtype":"F32","shape":[1],"data_offsets":[24,28]}})",
+                              bits({1, 2, 3, 4, 5, 6, 7})));
+    scratch.write("base/config.json", kConfigJson);
+    const std::string name = "base_model.model." + layer + ".lora_";
+    scratch.write("adapter/adapter_model.safetensors",
+                  stored_file(str_cat("{\"", name, R"(A.weight":{"dtype":"F32","shape":[2,)", sizes,
+                                      R"(],"data_offsets":[0,24]},")", name,
+                                      R"(B.weight":{"dtype":"F32","shape":[2,2],)",
+                                      R"("data_offsets":[24,40]}})"),
+                              bits({1, 0, -1, 0.5, 0.25, 2, 1, 2, -1, 0})));
+    scratch.write("adapter/adapter_config.json",
+                  adapter_config_text({.rank = 2, .alpha = 4}, {layer}));
+  }
+  std::string merged(const ConvertOptions& options = {}) const {
+    std::ostringstream out;
+    merge(scratch.path("base"), scratch.path("adapter"), scratch.path("out"), options, true, out);
+    return out.str();
+  }
+};
+
+TEST(CkptMerge, AddsTheScaledProductAndCopiesTheRest) {
+  const Folders folders;
+  const nlohmann::json told = nlohmann::json::parse(folders.merged());
+  EXPECT_EQ(told["tensors"], 2);
+  EXPECT_EQ(bytes_of(folders.scratch.path("out/config.json")), kConfigJson);
+  const std::string bytes = bytes_of(folders.scratch.path("out/model.safetensors"));
+  const ModelFolder model(folders.scratch.path("out"));
+  std::vector<float> values(7);
+  std::memcpy(values.data(), bytes.data() + model.files()[0].data_begin(), 28);
+  // scale 2; B A = [[1 + 1, 0 + 0.5, -1 + 4], [-1, 0, 1]]
+  EXPECT_EQ(values, (std::vector<float>{5, 3, 9, 2, 5, 8, 7}));
+}
+
+TEST(CkptMerge, RoundsOnceToTheNewType) {
+  const Folders folders;
+  folders.merged({.dtype = DType::BF16});
+  const ModelFolder model(folders.scratch.path("out"));
+  EXPECT_EQ(model.find("a.weight")->tensor.type, StoredType::BF16);
+}
+
+TEST(CkptMerge, RefusesLayersThatTheBaseLacks) {
+  const Folders other("c"), narrow("a", "3,1");
+  EXPECT_CONTAINS(message_of([&] { other.merged(); }), "no 'c.weight'");
+  EXPECT_CONTAINS(message_of([&] { narrow.merged(); }), "[2,3,1]");
+  const Folders vector("b");
+  EXPECT_CONTAINS(message_of([&] { vector.merged(); }), "[2,3], but the model's is [1]");
+}
+
+}  // namespace
+}  // namespace coshard::tools
