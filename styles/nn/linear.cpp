@@ -35,7 +35,7 @@ std::optional<ShardAxes> Linear::shard_axes(ShardBy way) const {
   if (bias.defined()) axes.parameters.push_back({"bias", columns ? Shard(0) : Replicate()});
   axes.input = columns ? Replicate() : Shard(-1);
   axes.width = in_features;
-  axes.group = columns ? group : 1;
+  axes.groups = columns ? out_groups : in_groups;
   return axes;
 }
 

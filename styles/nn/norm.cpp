@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include <coshard/dtensor/distribute/distribute.h>
 #include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/ops/ops.h>
 
@@ -49,7 +50,10 @@ Task<Tensor> RMSNorm::run(Tensor x) {
   check_width(x, dim, "RMSNorm");
   const double epsilon = x.dtype() == DType::F64 ? std::numeric_limits<double>::epsilon()
                                                  : std::numeric_limits<float>::epsilon();
-  co_return rms_norm(x, weight, eps.value_or(epsilon));
+  const bool own = !x.is_distributed() && weight.defined() && weight.is_distributed();
+  const Tensor scale =
+      own ? to_local(weight, Layout::filled(weight.mesh().ndim(), Partial())) : weight;
+  co_return rms_norm(x, scale, eps.value_or(epsilon));
 }
 
 }  // namespace coshard::nn

@@ -74,8 +74,8 @@ Task<void> compare_model(World& world, ModelCase c, Plan plan) {
       expect_same(p.slot->grad(), grad->tensor, 1e-4, p.name);
 }
 
-void compare(ModelCase c) {
-  for (const int ranks : {1, 2, 4}) {
+void compare(ModelCase c, std::initializer_list<int> counts = {1, 2, 4}) {
+  for (const int ranks : counts) {
     on_ranks(ranks, [&](World& world) -> Task<void> {
       for (const Plan plan : {Plan::Plain, Plan::Tp, Plan::TpSp}) {
         SCOPED_TRACE(str_cat(c.folder, " on ", world.size(), ", plan ", static_cast<int>(plan)));
@@ -96,6 +96,8 @@ TEST(CausalLM, S48YarnRope) { compare({"llama_yarn", "llama"}); }
 TEST(CausalLM, S49Qwen2) { compare({"qwen2", "qwen2"}); }
 TEST(CausalLM, S49Qwen2WithALayerThatSlides) { compare({"qwen2_window", "qwen2"}); }
 TEST(CausalLM, S50Qwen3) { compare({"qwen3", "qwen3"}); }
+TEST(CausalLM, S55NineHeads) { compare({"llama_odd", "llama_odd"}, {1, 2, 3, 4}); }
+TEST(CausalLM, S55FewerKeyHeadsThanRanks) { compare({"qwen3_few", "qwen3_few"}, {1, 3, 4}); }
 TEST(CausalLM, S51MistralSlides) { compare({"mistral", "mistral"}); }
 
 TEST(OpenModel, KeepsTheOtherFilesOfTheFolder) {

@@ -19,9 +19,10 @@ namespace nn {
 // shape. Causal, within the window of a layer that slides; rotary positions 0 … seq-1. The outputs of q_proj, k_proj and v_proj are viewed as
 // [batch, seq, width / head_dim, head_dim], with width taken from the tensor: projections may be
 // plain, sharded with local outputs, or DTensors. Key head j serves query heads j·g … j·g+g-1,
-// where g is the config's group size. Error{BadInput}: a width that is not a multiple of head_dim;
-// local query heads that are not g times the local key heads (a sharded q_proj beside an unsharded
-// k_proj); attention_dropout in training.
+// where g is the config's group size. ColwiseParallel gives each rank whole groups, or, with fewer key
+// heads than ranks, some query heads and all key heads. Error{BadInput}: a width that is not a
+// multiple of head_dim; local query heads that are not g times the local key heads (a sharded q_proj
+// beside a plain k_proj); attention_dropout in training.
 class CausalLMAttention : public Module {
  public:
   CausalLMAttention(const CausalLMConfig& config, World& world, std::int64_t layer = 0);
@@ -39,6 +40,8 @@ class CausalLMAttention : public Module {
   };
   CausalLMAttention(const Checked& made, World& world, std::int64_t layer);
   Tensor heads(const Tensor& projected) const;
+  Tensor seen(const Tensor& x, std::int64_t queries) const;
+  std::int64_t heads_per_key() const;
   Task<Tensor> placed(Tensor projected, RMSNorm* norm);
 
   CausalLMConfig config_;

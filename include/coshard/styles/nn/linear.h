@@ -26,9 +26,8 @@ class Linear : public Module {
   std::int64_t in_features, out_features;
   Tensor weight;  // [out, in]
   Tensor bias;    // [out], or undefined
-  // How many columns of the output stay together: the size of a head. ColwiseParallel with a local
-  // output refuses ranks that would hold a part of one.
-  std::int64_t group = 1;
+  // Which columns of the output, and of the input, stay together: those of heads.
+  FeatureGroups out_groups, in_groups;
 
   std::optional<ShardAxes> shard_axes(ShardBy way) const override;
   bool takes_shards() const override { return overlapping().overlap != Overlap::Off; }

@@ -36,6 +36,8 @@ struct RMSNormOptions {
   DType dtype = DType::F32;
 };
 
+// A plain x beside a DTensor weight is the rank's own rows, such as those of its heads: the weight's
+// gradient is the sum over the ranks.
 class RMSNorm : public Module {
  public:
   RMSNorm(std::int64_t dim, World& world, RMSNormOptions options = {});
