@@ -7,8 +7,9 @@ namespace coshard {
 void ColwiseParallel::apply(Module& module, const DeviceMesh& mesh,
                             const ParallelizeOptions& options) const {
   require_one_dimension(mesh, "ColwiseParallel");
+  const bool local = use_local_output && output_layouts.is_sharded();
   const auto wanted = module.shard_axes(ShardBy::Columns);
-  if (wanted && use_local_output && every_rank_has_all(*wanted, module, mesh)) {
+  if (wanted && local && every_rank_has_all(*wanted, module, mesh)) {
     const NoParallel whole{.input_layout = input_layouts,
                            .use_local_output = true,
                            .local_input_grad_placements = local_input_grad_placements,
@@ -16,8 +17,8 @@ void ColwiseParallel::apply(Module& module, const DeviceMesh& mesh,
     return whole.apply(module, mesh, options);
   }
   module.claim("parallelized");
-  const ShardAxes axes = shard_parameters(module, mesh, ShardBy::Columns, use_local_output,
-                                          "ColwiseParallel", options);
+  const ShardAxes axes =
+      shard_parameters(module, mesh, ShardBy::Columns, local, "ColwiseParallel", options);
   module.set_overlapping({overlap.value_or(options.overlap)});
   module.add_pre_hook([style = *this, mesh, axes](Module& self, Inputs& inputs) {
     Tensor& x = only_input(self, inputs, "ColwiseParallel");

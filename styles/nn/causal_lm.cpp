@@ -1,8 +1,9 @@
 #include <coshard/styles/nn/causal_lm.h>
 
+#include <cmath>
+
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include <coshard/styles/nn/config_json.h>
 #include "styles/nn/together.h"
 #include "styles/prepare.h"
 
@@ -14,7 +15,15 @@ LinearOptions projection(const CausalLMConfig& config, bool bias) {
 }
 
 RMSNormOptions norm_options(const CausalLMConfig& config) {
-  return {.eps = config.rms_norm_eps, .dtype = config.dtype};
+  return {.eps = config.rms_norm_eps, .offset = config.norm_offset, .dtype = config.dtype};
+}
+
+// As a tensor of this dtype holds it; that of transformers begins in f32.
+double rounded(double value, DType dtype) {
+  const auto number = static_cast<float>(value);
+  if (dtype == DType::BF16) return BFloat16(number);
+  if (dtype == DType::F16) return Float16(number);
+  return number;
 }
 
 Tensor gated(HiddenAct act, const Tensor& gate, const Tensor& up) {
@@ -181,7 +190,10 @@ CausalLMModel::CausalLMModel(const CausalLMConfig& config, World& world)
                    {.padding_idx = config.pad_token_id,
                     .dtype = config.dtype,
                     .init_std = config.initializer_range}),
-      norm(config.hidden_size, world, norm_options(config)) {
+      norm(config.hidden_size, world, norm_options(config)),
+      scale_(config.embedding_scale
+                 ? rounded(std::sqrt(static_cast<double>(config.hidden_size)), config.dtype)
+                 : 1) {
   register_module("embed_tokens", embed_tokens);
   for (std::int64_t i = 0; i < config.num_hidden_layers; ++i)
     layers.append(std::make_shared<CausalLMLayer>(config, world, i));
@@ -192,6 +204,7 @@ CausalLMModel::CausalLMModel(const CausalLMConfig& config, World& world)
 Task<Tensor> CausalLMModel::run(Tensor ids) {
   CS_REQUIRE(ids.ndim() == 2, "CausalLM: ids ", ids, " are not [batch, seq]");
   Tensor x = co_await embed_tokens.forward(std::move(ids));
+  if (scale_ != 1) x = x * scale_;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     Task<Tensor> layer = layers[i].forward(std::move(x));
     x = co_await std::move(layer);
@@ -208,10 +221,8 @@ CausalLM::CausalLM(const CausalLMConfig& config, World& world)
   if (config.tie_word_embeddings) lm_head.weight = model.embed_tokens.weight;
 }
 
-std::map<std::string, std::string> CausalLM::folder_files() const {
-  std::map<std::string, std::string> files = tokenizer_files;
-  files["config.json"] = config_text(config);
-  return files;
+std::vector<std::shared_ptr<Module>> CausalLM::blocks() const {
+  return {model.layers.begin(), model.layers.end()};
 }
 
 std::vector<std::string> CausalLM::unused_names() const { return {".rotary_emb.inv_freq"}; }

@@ -126,6 +126,8 @@ class Module : private ErrorObserver {
   // Ends of names of tensors that files of such a module may have and that it has no use for, such
   // as tables that it computes: load passes them over, and reports them (LoadReport::unused).
   virtual std::vector<std::string> unused_names() const { return {}; }
+  // What such a module's names begin with, and files may leave out; "": nothing.
+  virtual std::string optional_prefix() const { return ""; }
   // From now on forward and call save no activations, and backward runs this module again: see
   // recompute.h.
   void set_recompute(bool on = true) { recompute_ = on; }

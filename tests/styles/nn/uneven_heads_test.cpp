@@ -1,5 +1,5 @@
-// Heads that the ranks cannot share evenly, and fewer key heads than ranks: what each rank holds, what
-// training and checkpoints make of it.
+// Heads that the ranks cannot share evenly, and fewer key heads than ranks: what each rank holds,
+// what training and checkpoints make of it.
 #include <filesystem>
 
 #include "tests/dtensor/checkpoint/stored_files.h"
@@ -90,6 +90,43 @@ TEST(UnevenHeads, OfAttentionAloneMayLeaveRanksWithNone) {
         expect_close(p.slot->grad(), plain->parameter(p.name).grad(), 1e-9);
     }
   });
+}
+
+struct Ways {
+  bool sequence;
+  Overlap overlap;
+  bool recompute;
+};
+
+Task<void> compare_gradients(World& world, nn::CausalLMConfig config, Ways ways) {
+  auto [plain, model] = twins<nn::CausalLM>(config, world);
+  ParallelizeOptions options;
+  options.overlap = ways.overlap;
+  Task<void> cut = parallelize_module(*model, line(world), model->plan(ways.sequence), options);
+  co_await std::move(cut);
+  for (const auto& block : model->blocks()) block->set_recompute(ways.recompute);
+  const Tensor ids = integers(world, Shape{2, 8}, 11);
+  const Tensor want = co_await plain->forward(ids), got = co_await model->forward(ids);
+  expect_close(got, want);
+  const Tensor wanted_loss = sum(want * want), loss = sum(got * got);
+  co_await backward(wanted_loss);
+  co_await backward(loss);
+  for (const NamedParameter& p : model->named_parameters())
+    expect_close(p.slot->grad(), plain->parameter(p.name).grad(), 1e-9);
+}
+
+TEST(UnevenHeads, HaveTheGradientsOfOneRankOverlappedAndRecomputed) {
+  for (const auto& [heads, key_heads] : {std::pair{9, 3}, {8, 2}})
+    for (const int ranks : {2, 4})
+      for (const Ways ways : {Ways{false, Overlap::Always, false},
+                              {true, Overlap::Always, false},
+                              {true, Overlap::Off, true},
+                              {false, Overlap::Auto, true}}) {
+        SCOPED_TRACE(str_cat(heads, " heads on ", ranks, ways.sequence ? ", tp-sp" : ", tp"));
+        on_ranks(ranks, [&, heads = heads, key_heads = key_heads](World& world) {
+          return compare_gradients(world, config_of(heads, key_heads), ways);
+        });
+      }
 }
 
 Task<double> step(nn::CausalLM& model, Optimizer& optimizer, Tensor ids) {

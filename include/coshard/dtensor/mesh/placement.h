@@ -43,7 +43,8 @@ constexpr Placement Shard(int dim) {
 // Split into `split` chunks, each of which is sharded over n ranks; rank i concatenates the i-th
 // shard of every chunk (PyTorch's _StridedShard). Shards are made of whole units of `unit`
 // positions, such as the columns of a head, from the beginning of each chunk; StridedShard(dim, 1,
-// unit) is a Shard of whole units. Error{BadInput}: as Shard; split or unit below 1 or above 2^31-1.
+// unit) is a Shard of whole units. Error{BadInput}: as Shard; split or unit below 1 or above
+// 2^31-1.
 constexpr Placement StridedShard(int dim, int split, std::int64_t unit = 1) {
   const auto stored = static_cast<std::int16_t>(dim);
   const auto units = static_cast<std::int32_t>(unit);
