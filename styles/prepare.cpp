@@ -61,7 +61,7 @@ DTensor as_distributed(Module& module, const Tensor& x, const DeviceMesh& mesh, 
                 [&] { return str_cat(module.type_name(), " '", module.path(), "'"); });
   if (layout[0].is_replicate()) compare_values(module, x, mesh);
   FromLocalOptions options;
-  if (whole && layout[0].is_shard(x.ndim() - 1)) {
+  if (whole && layout[0].is_sharded(x.ndim() - 1)) {
     Shape shape = x.shape();
     shape.back() = *whole;
     options.shape = shape;
@@ -123,15 +123,50 @@ void shard_parameter(Module& module, const std::string& name, const DeviceMesh& 
   slot = std::move(cut);
 }
 
-ShardAxes shard_parameters(Module& module, const DeviceMesh& mesh, ShardBy way,
+namespace {
+
+// Of each of the chunks in which the first parameter is cut.
+std::int64_t features_of(const ShardAxes& axes, Module& module) {
+  const auto& [parameter, cut] = axes.parameters.front();
+  return module.parameter(parameter).size(cut.dim) / cut.split;
+}
+
+// 1: shards that torch.chunk makes hold whole groups, or there are none.
+std::int64_t unit_of_groups(const ShardAxes& axes, Module& module, const DeviceMesh& mesh) {
+  const auto [group, part] = axes.groups;
+  if (axes.parameters.empty() || group == 1) return 1;
+  const std::int64_t features = features_of(axes, module);
+  const std::int64_t unit = part == 0 || features / group >= mesh.size() ? group : part;
+  return chunk_of(features, mesh.size(), 0).size % unit == 0 ? 1 : unit;
+}
+
+}  // namespace
+
+bool every_rank_has_all(const ShardAxes& axes, Module& module, const DeviceMesh& mesh) {
+  return axes.groups.part == 0 && !axes.parameters.empty() &&
+         features_of(axes, module) / axes.groups.size < mesh.size();
+}
+
+Placement in_units(Placement placement, const Tensor& x, std::int64_t unit) {
+  const bool last = placement.dim == -1 || placement.dim == x.ndim() - 1;
+  if (unit == 1 || !placement.is_sharded() || !last) return placement;
+  return StridedShard(placement.dim, placement.split, unit);
+}
+
+ShardAxes shard_parameters(Module& module, const DeviceMesh& mesh, ShardBy way, bool local,
                            std::string_view style, const ParallelizeOptions& options) {
   std::optional<ShardAxes> axes = module.shard_axes(way);
   CS_REQUIRE(axes, style, ": '", module.path(), "' is a ", module.type_name(),
              ", which cannot be sharded ", way == ShardBy::Columns ? "column-wise" : "row-wise",
              "; Linear and Embedding can be, and modules that override shard_axes; use "
              "SequenceParallel for norms and dropout, NoParallel for what stays whole");
-  for (const auto& [parameter, placement] : axes->parameters)
+  const std::int64_t unit = local ? unit_of_groups(*axes, module, mesh) : 1;
+  axes->groups = {unit, unit};
+  for (auto& [parameter, placement] : axes->parameters) {
+    if (unit != 1 && placement.is_sharded())
+      placement = StridedShard(placement.dim, placement.split, unit);
     shard_parameter(module, parameter, mesh, placement, options);
+  }
   return *std::move(axes);
 }
 

@@ -50,9 +50,14 @@ Tensor& only_output(Module& module, Outputs& outputs, std::string_view style);
 // layout, and operators redistribute it. Error{BadInput}: one on another mesh.
 void shard_parameter(Module& module, const std::string& name, const DeviceMesh& mesh,
                      Placement placement, const ParallelizeOptions& options);
-// Shards all parameters that `way` covers. Error{BadInput}, naming `style`: a module without it.
-ShardAxes shard_parameters(Module& module, const DeviceMesh& mesh, ShardBy way,
+// Shards all parameters that `way` covers, `local` features in whole groups; groups.size of the
+// result is then the unit of the shards. Error{BadInput}, naming `style`: a module without it.
+ShardAxes shard_parameters(Module& module, const DeviceMesh& mesh, ShardBy way, bool local,
                            std::string_view style, const ParallelizeOptions& options);
+// Whether there are fewer groups than ranks, and then all ranks have all of them.
+bool every_rank_has_all(const ShardAxes& axes, Module& module, const DeviceMesh& mesh);
+// A placement of x, in whole units where it shards the last dimension.
+Placement in_units(Placement placement, const Tensor& x, std::int64_t unit);
 // Takes every rank's own data as a replica; nothing is sent.
 void replicate_parameter(Tensor& slot, const DeviceMesh& mesh);
 

@@ -8,14 +8,16 @@ void RowwiseParallel::apply(Module& module, const DeviceMesh& mesh,
                             const ParallelizeOptions& options) const {
   require_one_dimension(mesh, "RowwiseParallel");
   module.claim("parallelized");
-  const ShardAxes axes = shard_parameters(module, mesh, ShardBy::Rows, "RowwiseParallel", options);
+  const ShardAxes axes =
+      shard_parameters(module, mesh, ShardBy::Rows, true, "RowwiseParallel", options);
   module.set_overlapping({overlap.value_or(options.overlap),
                           reduce_dtype ? std::nullopt : std::optional(output_layouts)});
   module.add_pre_hook([style = *this, mesh, axes](Module& self, Inputs& inputs) {
     Tensor& x = only_input(self, inputs, "RowwiseParallel");
-    x = bring_to(as_distributed(self, x, mesh, style.input_layouts,
+    const std::int64_t unit = axes.groups.size;
+    x = bring_to(as_distributed(self, x, mesh, in_units(style.input_layouts, x, unit),
                                 style.local_input_grad_placements, axes.width),
-                 axes.input);
+                 in_units(axes.input, x, unit));
   });
   module.add_post_hook([style = *this](Module& self, Outputs& outputs) {
     Tensor& y = only_output(self, outputs, "RowwiseParallel");

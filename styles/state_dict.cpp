@@ -65,7 +65,14 @@ Task<LoadReport> load_module(Module& module, FilesToLoad from, LoadOptions optio
     for (const std::string& name : part.module->optional_names())
       from.optional.push_back(part.path.empty() ? name : str_cat(part.path, ".", name));
   const bool fills = !from.only_checks;
-  Task<LoadReport> loaded = load_files(state_dict(module), std::move(from), options);
+  State state = state_dict(module);
+  if (const std::string prefix = module.optional_prefix(); !prefix.empty()) {
+    std::vector<std::string> names;
+    for (const NamedState& entry : state)
+      if (entry.name.starts_with(prefix)) names.push_back(entry.name);
+    for (const std::string& name : names) state.tie(name.substr(prefix.size()), name);
+  }
+  Task<LoadReport> loaded = load_files(std::move(state), std::move(from), options);
   LoadReport report = co_await std::move(loaded);
   if (fills) make_tables(module);
   co_return report;

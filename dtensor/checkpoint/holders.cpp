@@ -38,6 +38,7 @@ class Packed {
         all.push_back(p.is_strided() ? 2 : p.is_shard() ? 1 : 0);
         all.push_back(p.is_sharded() ? p.dim : 0);
         all.push_back(p.is_strided() ? p.split : 0);
+        all.push_back(p.is_strided() ? p.unit : 0);
       }
     }
     all.insert(all.end(), of_tensors_.begin(), of_tensors_.end());
@@ -60,8 +61,8 @@ std::vector<std::shared_ptr<const Holding>> unpacked(const int* next, std::size_
     const int ranks = *next++;
     holding.ranks.assign(next, next + ranks);
     next += ranks;
-    for (int m = 0; m < dims; ++m, next += 3)
-      holding.layout.push_back(next[0] == 2   ? StridedShard(next[1], next[2])
+    for (int m = 0; m < dims; ++m, next += 4)
+      holding.layout.push_back(next[0] == 2   ? StridedShard(next[1], next[2], next[3])
                                : next[0] == 1 ? Shard(next[1])
                                               : Replicate());
     one = std::make_shared<const Holding>(std::move(holding));

@@ -18,12 +18,14 @@
 namespace coshard {
 namespace {
 
-Tensor scatter_along(const Tensor& whole, const DeviceMesh& mesh, int m, int dim, int source) {
+Tensor scatter_along(const Tensor& whole, const DeviceMesh& mesh, int m, Placement cut,
+                     int source) {
   Communicator& comm = mesh.communicator(m);
   Shape shape = whole.local_shape();
-  const auto at = static_cast<std::size_t>(dim);
+  const auto at = static_cast<std::size_t>(cut.dim);
   std::vector<std::int64_t> counts;
-  for (int r = 0; r < comm.size(); ++r) counts.push_back(chunk_of(shape[at], comm.size(), r).size);
+  for (int r = 0; r < comm.size(); ++r)
+    counts.push_back(chunk_of(shape[at], comm.size(), r, cut.unit).size);
   const Tensor from = local_contiguous(whole);
   Collective c;
   c.kind = CollectiveKind::Scatter;
@@ -40,15 +42,15 @@ Tensor scatter_along(const Tensor& whole, const DeviceMesh& mesh, int m, int dim
   return out;
 }
 
-// Distributes the source's data: a scatter for Shard, a broadcast otherwise.
+// Distributes the source's data: a scatter for one block per rank, a broadcast otherwise.
 DTensor sent_from(int source, const Tensor& full, const DeviceMesh& mesh, const Layout& layout) {
   Tensor value = full;
   Layout sent = Layout::filled(mesh.ndim(), Replicate());
   for (int m = 0; m < mesh.ndim(); ++m) {
-    const bool scatters = layout[m].is_shard();
+    const bool scatters = layout[m].is_sharded() && layout[m].split == 1;
     if (scatters) sent[m] = layout[m];
     if (mesh.size(m) == 1) continue;
-    value = scatters ? scatter_along(value, mesh, m, layout[m].dim, source)
+    value = scatters ? scatter_along(value, mesh, m, layout[m], source)
                      : broadcast_along(value, mesh, m, source, "distribute");
   }
   return value.with_spec(make_spec(mesh, sent, full.local_shape()));

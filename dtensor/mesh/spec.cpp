@@ -9,8 +9,9 @@
 
 namespace coshard {
 
-Chunk chunk_of(std::int64_t size, std::int64_t n, std::int64_t index) {
-  const std::int64_t full = (size + n - 1) / n;
+Chunk chunk_of(std::int64_t size, std::int64_t n, std::int64_t index, std::int64_t unit) {
+  const std::int64_t units = (size + unit - 1) / unit;
+  const std::int64_t full = (units + n - 1) / n * unit;
   const std::int64_t begin = std::min(size, full * index);
   return {std::min(size, full * (index + 1)) - begin, begin};
 }
@@ -54,7 +55,7 @@ std::vector<Range> ranges_of(const Layout& layout, const std::vector<int>& mesh_
       const std::int64_t total = count_of(ranges);
       for (int s = 0; s < p.split; ++s) {
         const Chunk outer = chunk_of(total, p.split, s);
-        const Chunk piece = chunk_of(outer.size, n, index);
+        const Chunk piece = chunk_of(outer.size, n, index, p.unit);
         for (const Range& r : slice_of(ranges, outer.offset + piece.offset, piece.size)) {
           joined.push_back(r);
         }
@@ -78,10 +79,12 @@ const RankLocal<Specs> known_specs;
 
 std::uint64_t hash_of(const DeviceMesh& mesh, const Layout& layout, const Shape& shape) {
   std::uint64_t h = reinterpret_cast<std::uintptr_t>(mesh.id());
-  for (const Placement& p : layout)
+  for (const Placement& p : layout) {
     mix_in(h, static_cast<std::uint64_t>(p.kind) | static_cast<std::uint64_t>(p.reduce) << 8 |
                   static_cast<std::uint64_t>(static_cast<std::uint16_t>(p.dim)) << 16 |
                   static_cast<std::uint64_t>(static_cast<std::uint32_t>(p.split)) << 32);
+    if (p.unit != 1) mix_in(h, static_cast<std::uint64_t>(p.unit));
+  }
   for (const std::int64_t size : shape) mix_in(h, static_cast<std::uint64_t>(size));
   return h;
 }

@@ -33,7 +33,7 @@ std::vector<TensorInfo> attention_infer(Infos in, const Attrs&) {
                  k[2] == v[2] && q[0] == k[0] && q[3] == k[3],
              "attention: q ", q, ", k ", k, ", v ", v,
              " are not [b,h,tq,d], [b,hkv,tk,d], [b,hkv,tk,dv]");
-  CS_REQUIRE(k[1] > 0 && q[1] % k[1] == 0, "attention: ", q[1],
+  CS_REQUIRE(k[1] > 0 ? q[1] % k[1] == 0 : q[1] == 0, "attention: ", q[1],
              " query heads are not a multiple of ", k[1], " key heads");
   if (in[3].defined) {
     if (in[3].dtype != DType::Bool) require_same_dtype("attention", in[0], in[3]);

@@ -171,7 +171,7 @@ class Choosing {
 
   static std::int64_t smallest_part(std::int64_t size, const Placement& cut, int n) {
     const std::int64_t chunk = cut.is_strided() ? chunk_of(size, cut.split, 0).size : size;
-    return chunk_of(chunk, n, n - 1).size;
+    return chunk_of(chunk, n, n - 1, cut.unit).size;
   }
 
   // A lower bound: assumes that all other mesh dimensions shard what this one moves, and that one

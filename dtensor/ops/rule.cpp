@@ -11,10 +11,12 @@ Placement cut_at(const std::string& axes, char axis, const Placement& cut, Place
   return placement;
 }
 
-bool may_cut(const Rule& rule, char axis, std::int64_t parts, std::int64_t cut_before) {
+// `unit`: of a StridedShard.
+bool may_cut(const Rule& rule, char axis, std::int64_t parts, std::int64_t cut_before,
+             std::int64_t unit = 1) {
   if (axis == '.' || rule.whole.find(axis) != rule.whole.npos) return false;
   for (const Rule::Even& even : rule.even)
-    if (even.axis == axis && !even.allows(parts, cut_before)) return false;
+    if (even.axis == axis && (unit != 1 || !even.allows(parts, cut_before))) return false;
   return true;
 }
 
@@ -75,7 +77,7 @@ std::vector<Strategy> strategies_of(const Rule& rule, int n, const Parts& parts,
   for (std::size_t i = 0; rule.strided && i < now.size(); ++i) {
     if (!now[i].is_strided() || rule.in[i] == "*") continue;
     const char axis = rule.in[i][static_cast<std::size_t>(now[i].dim)];
-    if (may_cut(rule, axis, n, parts[axis] * now[i].split))
+    if (may_cut(rule, axis, n, parts[axis] * now[i].split, now[i].unit))
       strategies.push_back(cut_strategy(rule, axis, now[i]));
   }
   for (Strategy& strategy : strategies) leave_alone(rule, now, strategy);

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <bit>
 
+#include <coshard/dtensor/mesh/spec.h>
+
 namespace coshard {
 namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-int split_of(std::int32_t key) { return std::max(1, key - 1); }
 
 // The positions that a rank still shares with others, as digits, the highest first.
 struct FreeDigit {
@@ -49,7 +49,7 @@ bool digits_of(DimSharding& sharding, const MeshGrid& grid, std::int64_t size) {
   for (int m = 0; m < grid.ndim; ++m) {
     if (!has(sharding.dims, m)) continue;
     const std::int64_t n = grid.size[at(m)], split = split_of(sharding.key[at(m)]);
-    if (total % (n * split) != 0) return false;
+    if (total % (n * split * unit_of(sharding.key[at(m)])) != 0) return false;
     std::size_t first = 0;
     const auto leave = [](const FreeDigit&, std::int64_t) { return true; };
     if (!take_top(free, first, split, true, leave)) return false;
@@ -65,9 +65,11 @@ bool digits_of(DimSharding& sharding, const MeshGrid& grid, std::int64_t size) {
   return true;
 }
 
-// The ranges of a group of owners along one more mesh dimension: torch.chunk of each chunk.
-void shard_group(const ShardRange* range, const ShardRange* end, int n, int shift, int split,
+// The ranges of a group of owners along one more mesh dimension: torch.chunk of each chunk, in
+// units.
+void shard_group(const ShardRange* range, const ShardRange* end, int n, int shift, std::int64_t key,
                  std::vector<ShardRange>& out) {
+  const std::int64_t split = split_of(key), unit = unit_of(key);
   std::int64_t total = 0, position = 0;
   for (const ShardRange* p = range; p != end; ++p) total += p->end - p->begin;
   const std::int64_t outer = (total + split - 1) / split;
@@ -75,7 +77,7 @@ void shard_group(const ShardRange* range, const ShardRange* end, int n, int shif
     for (std::int64_t begin = range->begin; begin < range->end;) {
       const std::int64_t chunk = position / outer * outer;
       const std::int64_t size = std::min(outer, total - chunk);
-      const std::int64_t full = (size + n - 1) / n;
+      const std::int64_t full = chunk_of(size, n, 0, unit).size;
       const std::int64_t index = (position - chunk) / full;
       const std::int64_t stop = chunk + std::min(size, (index + 1) * full);
       const std::int64_t count = std::min(range->end - begin, stop - position);
@@ -96,7 +98,7 @@ std::vector<ShardRange> ranges_of(const DimSharding& sharding, const MeshGrid& g
       std::size_t end = i;
       while (end < ranges.size() && ranges[end].owner == ranges[i].owner) ++end;
       shard_group(&ranges[i], ranges.data() + end, grid.size[at(m)], grid.shift[at(m)],
-                  split_of(sharding.key[at(m)]), next);
+                  sharding.key[at(m)], next);
       i = end;
     }
     if (split_of(sharding.key[at(m)]) > 1)

@@ -22,9 +22,8 @@ struct MeshGrid {
   std::array<int, kMaxMeshDims> size{}, shift{};
 };
 
-// Per mesh dimension: 0 not sharded, 1 Shard, 1 + split StridedShard. Dimensions of one rank shard
-// nothing.
-using ShardingKey = std::array<std::int32_t, kMaxMeshDims>;
+// Per mesh dimension: 0 not sharded, or sharding_code. Dimensions of one rank shard nothing.
+using ShardingKey = std::array<std::int64_t, kMaxMeshDims>;
 
 // position / weight % radix is the part coordinate / place % radix of the coordinate in `mesh_dim`.
 struct ShardDigit {

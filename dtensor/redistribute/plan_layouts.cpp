@@ -52,7 +52,7 @@ class Generator {
     // A StridedShard of the source may come in several nestings, and one of them may match.
     std::ranges::sort(all_, [](const Layout& a, const Layout& b) {
       const auto key = [](const Placement& p) {
-        return std::tuple(p.kind, p.reduce, p.dim, p.split);
+        return std::tuple(p.kind, p.reduce, p.dim, p.split, p.unit);
       };
       return std::ranges::lexicographical_compare(a, b, {}, key, key);
     });

@@ -70,7 +70,7 @@ PricedLayout Pricing::ready(const Layout& layout) {
   std::array<ShardingKey, 8> keys{};
   for (int m = 0; m < layout.ndim(); ++m)
     if (layout[m].is_sharded() && grid_.size[nth(m)] > 1)
-      keys[nth(layout[m].dim)][nth(m)] = layout[m].is_shard() ? 1 : 1 + layout[m].split;
+      keys[nth(layout[m].dim)][nth(m)] = sharding_code(layout[m]);
   for (std::size_t d = 0; d < dims_.size(); ++d) {
     const int id = dims_[d].id_of(keys[d]);
     made.shardings.push_back(static_cast<std::int16_t>(id));

@@ -67,8 +67,7 @@ ShardMap::ShardMap(std::vector<int> mesh_shape, const Shape& shape)
 const std::vector<Ranges>& ShardMap::along(const Layout& layout, int dim) {
   Cuts key{dim};
   for (int m = 0; m < layout.ndim(); ++m)
-    if (layout[m].is_sharded(dim))
-      key[static_cast<std::size_t>(m) + 1] = layout[m].is_shard() ? 1 : 1 + layout[m].split;
+    if (layout[m].is_sharded(dim)) key[static_cast<std::size_t>(m) + 1] = sharding_code(layout[m]);
   const auto [at, fresh] = cuts_.try_emplace(key);
   if (!fresh) return at->second;
   std::vector<int> coordinate(mesh_shape_.size());

@@ -44,12 +44,12 @@ class ShardMap {
   std::vector<int> mesh_shape_, strides_;
   Shape shape_;
   int ranks_ = 1;
-  // The tensor dimension, and how each mesh dimension shards it: 0 not, 1 Shard, 1 + split.
-  using Cuts = std::array<int, kMaxMeshDims + 1>;
+  // The tensor dimension, and how each mesh dimension shards it: 0 not, or sharding_code.
+  using Cuts = std::array<std::int64_t, kMaxMeshDims + 1>;
   struct Hash {
     std::size_t operator()(const Cuts& cuts) const {
       std::size_t h = 0;
-      for (const int cut : cuts) h = h * 1099511628211ULL + static_cast<std::size_t>(cut);
+      for (const std::int64_t cut : cuts) h = h * 1099511628211ULL + static_cast<std::size_t>(cut);
       return h;
     }
   };

@@ -28,7 +28,7 @@ std::vector<std::string> patterns_of(const std::string& targets) {
 struct Learner {
   const FinetuneOptions& options;
   World& world;
-  std::shared_ptr<nn::CausalLM> model = {};
+  std::shared_ptr<nn::LanguageModel> model = {};
   DeviceMesh replicas = {};  // defined for dp and fsdp
   std::optional<DataParallel> gradients = {};
 

@@ -49,8 +49,10 @@
 #include <coshard/styles/nn/activation.h>
 #include <coshard/styles/nn/attention.h>
 #include <coshard/styles/nn/causal_lm.h>
+#include <coshard/styles/nn/conv1d.h>
 #include <coshard/styles/nn/embedding.h>
 #include <coshard/styles/nn/generator.h>
+#include <coshard/styles/nn/gpt2.h>
 #include <coshard/styles/nn/kv_cache.h>
 #include <coshard/styles/nn/linear.h>
 #include <coshard/styles/nn/mlp.h>

@@ -34,7 +34,9 @@ Attention::Attention(AttentionOptions options, World& world)
       wo(options.dim, options.dim, world,
          {.bias = options.bias, .dtype = options.dtype, .init_std = options.init_std}),
       options_(checked(options)) {
-  wq.group = wk.group = wv.group = head_dim;
+  const std::int64_t group = options_.heads / options_.kv_heads * head_dim;
+  wq.out_groups = wo.in_groups = {group, group};
+  wk.out_groups = wv.out_groups = {head_dim, head_dim};
   register_module("wq", wq);
   register_module("wk", wk);
   register_module("wv", wv);

@@ -1,10 +1,12 @@
 #include <coshard/styles/nn/causal_lm.h>
 
+#include <cmath>
+
 #include <coshard/dtensor/ops/ops.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
-#include <coshard/styles/nn/config_json.h>
 #include <coshard/styles/nn/kv_cache.h>
 #include "styles/nn/together.h"
+#include "styles/prepare.h"
 
 namespace coshard::nn {
 namespace {
@@ -14,13 +16,29 @@ LinearOptions projection(const CausalLMConfig& config, bool bias) {
 }
 
 RMSNormOptions norm_options(const CausalLMConfig& config) {
-  return {.eps = config.rms_norm_eps, .dtype = config.dtype};
+  return {.eps = config.rms_norm_eps, .offset = config.norm_offset, .dtype = config.dtype};
+}
+
+// As a tensor of this dtype holds it; that of transformers begins in f32.
+double rounded(double value, DType dtype) {
+  const auto number = static_cast<float>(value);
+  if (dtype == DType::BF16) return BFloat16(number);
+  if (dtype == DType::F16) return Float16(number);
+  return number;
 }
 
 Tensor gated(HiddenAct act, const Tensor& gate, const Tensor& up) {
   if (act == HiddenAct::Silu) return swiglu(gate, up);
   return gelu(gate, act == HiddenAct::GeluTanh) * up;
 }
+
+// Each rank has the weight, and its gradient of that rank's heads (RMSNorm).
+struct NormOfOwnHeads {
+  void apply(Module& module, const DeviceMesh& mesh, const ParallelizeOptions&) const {
+    module.claim("parallelized");
+    for (const NamedParameter& p : module.named_parameters()) replicate_parameter(*p.slot, mesh);
+  }
+};
 
 }  // namespace
 
@@ -40,7 +58,9 @@ CausalLMAttention::CausalLMAttention(const Checked& made, World& world, std::int
       config_(made.c),
       table_(rotary_table(made.c.rope, made.c.head_dim, made.c.max_position_embeddings, 0)),
       window_(slides(made.c, layer) ? made.c.sliding_window : 0) {
-  q_proj.group = k_proj.group = v_proj.group = config_.head_dim;
+  const std::int64_t dim = config_.head_dim;
+  q_proj.out_groups = o_proj.in_groups = {dim * heads_per_key(), dim};
+  k_proj.out_groups = v_proj.out_groups = {dim, 0};
   register_module("q_proj", q_proj);
   register_module("k_proj", k_proj);
   register_module("v_proj", v_proj);
@@ -71,6 +91,26 @@ Task<Tensor> CausalLMAttention::placed(Tensor projected, RMSNorm* norm) {
   co_return transpose(place(x, table), 1, 2);
 }
 
+std::int64_t CausalLMAttention::heads_per_key() const {
+  return config_.num_attention_heads / config_.num_key_value_heads;
+}
+
+// Of all heads of k or v, those that this rank's query heads see; else x as it is.
+Tensor CausalLMAttention::seen(const Tensor& x, std::int64_t queries) const {
+  const std::int64_t group = heads_per_key();
+  if (queries == x.size(1) * group) return x;
+  CS_REQUIRE(x.size(1) == config_.num_key_value_heads && q_proj.weight.is_distributed() &&
+                 k_proj.weight.is_distributed(),
+             "CausalLMAttention: ", queries, " query heads on this rank are not ", group,
+             " times the ", x.size(1), " key heads");
+  if (queries == 0) return narrow(x, 1, 0, 0);
+  const std::int64_t first = q_proj.weight.spec()->offset[0] / config_.head_dim;
+  const std::int64_t begin = first / group, end = (first + queries - 1) / group + 1;
+  const Tensor own = narrow(x, 1, begin, end - begin);
+  if (end - begin == 1 || queries == (end - begin) * group) return own;
+  return narrow(repeat_interleave(own, group, 1), 1, first - begin * group, queries);
+}
+
 Task<Outputs> CausalLMAttention::run_all(Inputs inputs) {
   const Tensor x = inputs.get(0, "hidden_states");
   CS_REQUIRE(x.defined(), "CausalLMAttention: hidden_states is missing");
@@ -86,10 +126,8 @@ Task<Outputs> CausalLMAttention::run_all(Inputs inputs) {
   const Tensor k = co_await std::move(key);
   const Tensor v = transpose(heads(made[2]), 1, 2);
   made.clear();
-  const std::int64_t group = config_.num_attention_heads / config_.num_key_value_heads;
-  CS_REQUIRE(q.size(1) == k.size(1) * group, "CausalLMAttention: ", q.size(1),
-             " query heads on this rank are not ", group, " times the ", k.size(1), " key heads");
-  const Tensor mixed = transpose(attend(q, k, v, window_), 1, 2);
+  const Tensor keys = seen(k, q.size(1)), values = seen(v, q.size(1));
+  const Tensor mixed = transpose(attend(q, keys, values, window_), 1, 2);
   Tensor out = view(mixed, joined);
   out = co_await o_proj.forward(std::move(out));
   Outputs outputs;
@@ -154,7 +192,10 @@ CausalLMModel::CausalLMModel(const CausalLMConfig& config, World& world)
                    {.padding_idx = config.pad_token_id,
                     .dtype = config.dtype,
                     .init_std = config.initializer_range}),
-      norm(config.hidden_size, world, norm_options(config)) {
+      norm(config.hidden_size, world, norm_options(config)),
+      scale_(config.embedding_scale
+                 ? rounded(std::sqrt(static_cast<double>(config.hidden_size)), config.dtype)
+                 : 1) {
   register_module("embed_tokens", embed_tokens);
   for (std::int64_t i = 0; i < config.num_hidden_layers; ++i)
     layers.append(std::make_shared<CausalLMLayer>(config, world, i));
@@ -165,6 +206,7 @@ CausalLMModel::CausalLMModel(const CausalLMConfig& config, World& world)
 Task<Tensor> CausalLMModel::run(Tensor ids) {
   CS_REQUIRE(ids.ndim() == 2, "CausalLM: ids ", ids, " are not [batch, seq]");
   Tensor x = co_await embed_tokens.forward(std::move(ids));
+  if (scale_ != 1) x = x * scale_;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     Task<Tensor> layer = layers[i].forward(std::move(x));
     x = co_await std::move(layer);
@@ -181,10 +223,8 @@ CausalLM::CausalLM(const CausalLMConfig& config, World& world)
   if (config.tie_word_embeddings) lm_head.weight = model.embed_tokens.weight;
 }
 
-std::map<std::string, std::string> CausalLM::folder_files() const {
-  std::map<std::string, std::string> files = tokenizer_files;
-  files["config.json"] = config_text(config);
-  return files;
+std::vector<std::shared_ptr<Module>> CausalLM::blocks() const {
+  return {model.layers.begin(), model.layers.end()};
 }
 
 std::vector<std::string> CausalLM::unused_names() const { return {".rotary_emb.inv_freq"}; }
@@ -207,9 +247,7 @@ ParallelPlan causal_lm_plan(bool sequence_parallel, bool qk_norm) {
   plan["model.layers.*.mlp.gate_proj"] = columns;
   plan["model.layers.*.mlp.up_proj"] = columns;
   plan["model.layers.*.mlp.down_proj"] = rows;
-  if (qk_norm)
-    plan["model.layers.*.self_attn.[qk]_norm"] =
-        SequenceParallel{.sequence_dim = 2, .use_local_output = true};
+  if (qk_norm) plan["model.layers.*.self_attn.[qk]_norm"] = NormOfOwnHeads{};
   plan["lm_head"] = ColwiseParallel{.input_layouts = between, .use_local_output = false};
   plan["model.layers.*.self_attn"] =
       PrepareModuleInput{.input_kwarg_layouts = {{"hidden_states", between}},

@@ -10,13 +10,48 @@ namespace {
 
 using Window = ConfigFamily::Window;
 constexpr ConfigFamily kFamilies[] = {
-    {"llama", "LlamaForCausalLM", 32000, 11008, 2048, 0, 0, true, true, false, false, Window::None},
-    {"mistral", "MistralForCausalLM", 32000, 14336, 131072, 8, 0, false, false, false, false,
-     Window::All},
-    {"qwen2", "Qwen2ForCausalLM", 151936, 22016, 32768, 32, 0, false, false, true, false,
-     Window::ByLayer},
-    {"qwen3", "Qwen3ForCausalLM", 151936, 22016, 32768, 32, 128, true, false, false, true,
-     Window::ByLayer},
+    {.model_type = "llama",
+     .architecture = "LlamaForCausalLM",
+     .attention_bias = true,
+     .mlp_bias = true},
+    {.model_type = "mistral",
+     .architecture = "MistralForCausalLM",
+     .intermediate_size = 14336,
+     .key_value_heads = 8,
+     .max_position_embeddings = 131072,
+     .window = Window::All},
+    {.model_type = "qwen2",
+     .architecture = "Qwen2ForCausalLM",
+     .vocab_size = 151936,
+     .intermediate_size = 22016,
+     .key_value_heads = 32,
+     .max_position_embeddings = 32768,
+     .qkv_bias = true,
+     .window = Window::ByLayer},
+    {.model_type = "qwen3",
+     .architecture = "Qwen3ForCausalLM",
+     .vocab_size = 151936,
+     .intermediate_size = 22016,
+     .key_value_heads = 32,
+     .head_dim = 128,
+     .max_position_embeddings = 32768,
+     .attention_bias = true,
+     .qk_norm = true,
+     .window = Window::ByLayer},
+    {.model_type = "gemma",
+     .architecture = "GemmaForCausalLM",
+     .vocab_size = 256000,
+     .hidden_size = 3072,
+     .intermediate_size = 24576,
+     .num_hidden_layers = 28,
+     .num_attention_heads = 16,
+     .key_value_heads = 16,
+     .head_dim = 256,
+     .max_position_embeddings = 8192,
+     .pad_token_id = 0,
+     .tie_word_embeddings = true,
+     .attention_bias = true,
+     .gemma = true},
 };
 
 // Of how a file came to be, of generation, of other heads than that of a language model.
@@ -102,6 +137,7 @@ constexpr InertValue kInertValues[] = {
     {"pruned_heads", "{}"},
     {"rope_interleaved", "false"},
     {"tie_encoder_decoder", "false"},
+    {"use_bidirectional_attention", "false"},
     {"use_mrope", "false"},
     {"use_qk_norm", "false"},
     {"use_sliding_window", "false"},
@@ -149,13 +185,12 @@ std::string family_names() {
   return names;
 }
 
-KeyEffect effect_of(const ConfigFamily& family, const std::string& key, const ConfigJson& value) {
+KeyEffect effect_of(const std::string& key, const ConfigJson& value, bool biased) {
   if (lists(kInert, key)) return KeyEffect::None;
   for (const InertValue& inert : kInertValues) {
     if (key != inert.key) continue;
-    // The biases of q, k and v in Qwen2 are not a matter of this key.
-    const bool biased = key == "attention_bias" && family.qkv_bias;
-    const bool same = value == ConfigJson::parse(inert.value) && !biased;
+    const bool same =
+        value == ConfigJson::parse(inert.value) && !(biased && key == "attention_bias");
     return same || value.is_null() ? KeyEffect::None : KeyEffect::Refused;
   }
   if (!lists(kRefused, key)) return KeyEffect::Unknown;

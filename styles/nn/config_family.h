@@ -12,11 +12,19 @@ struct ConfigFamily {
 
   const char* model_type;
   const char* architecture;
-  std::int64_t vocab_size, intermediate_size, max_position_embeddings;  // defaults
-  std::int64_t key_value_heads, head_dim;  // defaults; 0: follow from the others
-  bool attention_bias, mlp_bias;           // whether the keys of these names are read
-  bool qkv_bias, qk_norm;                  // of every model
-  Window window;
+  // Defaults.
+  std::int64_t vocab_size = 32000, hidden_size = 4096, intermediate_size = 11008;
+  std::int64_t num_hidden_layers = 32, num_attention_heads = 32;
+  std::int64_t key_value_heads = 0, head_dim = 0;  // 0: follow from the others
+  std::int64_t max_position_embeddings = 2048;
+  std::optional<std::int64_t> pad_token_id = std::nullopt;
+  bool tie_word_embeddings = false;
+  // Whether the keys of these names are read.
+  bool attention_bias = false, mlp_bias = false;
+  // Of every model.
+  bool qkv_bias = false, qk_norm = false;
+  bool gemma = false;  // norm_offset, embedding_scale, gelu by tanh
+  Window window = Window::None;
 };
 
 const ConfigFamily* find_family(const std::string& model_type);  // null: not supported
@@ -27,7 +35,8 @@ enum class KeyEffect : std::uint8_t {
   Refused,  // it changes the model
   Unknown,
 };
-// Of a key that a reader of this family does not take.
-KeyEffect effect_of(const ConfigFamily& family, const std::string& key, const ConfigJson& value);
+// Of a key that a reader does not take. `biased`: q, k and v have biases, whatever attention_bias
+// says.
+KeyEffect effect_of(const std::string& key, const ConfigJson& value, bool biased);
 
 }  // namespace coshard::nn

@@ -6,64 +6,21 @@
 
 #include <coshard/runtime/error.h>
 #include "dtensor/checkpoint/file.h"
-#include "dtensor/checkpoint/strict_json.h"
 #include "styles/nn/config_family.h"
-#include "styles/nn/config_text.h"
+#include "styles/nn/config_values.h"
 
 namespace coshard::nn {
 namespace {
 
-constexpr std::int64_t kMostOfSize = std::int64_t{1} << 31;
-constexpr std::uint64_t kMostBytes = 4 << 20;
-
-template <class Value>
-struct Spelling {
-  const char* text;
-  Value value;
-};
 constexpr Spelling<RopeType> kRopeTypes[] = {{"default", RopeType::Default},
                                              {"linear", RopeType::Linear},
                                              {"dynamic", RopeType::Dynamic},
                                              {"llama3", RopeType::Llama3},
                                              {"yarn", RopeType::Yarn}};
-// The first of each value is written.
-constexpr Spelling<HiddenAct> kActivations[] = {
-    {"silu", HiddenAct::Silu},         {"swish", HiddenAct::Silu},
-    {"gelu", HiddenAct::Gelu},         {"gelu_pytorch_tanh", HiddenAct::GeluTanh},
-    {"gelu_new", HiddenAct::GeluTanh}, {"gelu_fast", HiddenAct::GeluTanh}};
-constexpr Spelling<DType> kDTypes[] = {{"float32", DType::F32},
-                                       {"bfloat16", DType::BF16},
-                                       {"float16", DType::F16},
-                                       {"float64", DType::F64}};
 constexpr Spelling<LayerType> kLayerTypes[] = {{"full_attention", LayerType::Full},
                                                {"sliding_attention", LayerType::Sliding}};
 
-template <class Value, std::size_t N>
-Value value_of(const ConfigKeys& keys, const char* key, const std::string& text,
-               const Spelling<Value> (&known)[N]) {
-  std::string names;
-  for (const auto& [name, value] : known) {
-    if (text == name) return value;
-    names += str_cat(names.empty() ? "" : ", ", name);
-  }
-  keys.refuse(key, str_cat("is not supported; supported are ", names));
-}
-
-template <class Value, std::size_t N>
-const char* text_of(Value wanted, const Spelling<Value> (&known)[N]) {
-  for (const auto& [name, value] : known)
-    if (value == wanted) return name;
-  return nullptr;
-}
-
 // ---- rope
-
-double positive(ConfigKeys& keys, const char* key, std::optional<double> otherwise) {
-  const std::optional<double> value = keys.has(key) ? keys.number(key) : otherwise;
-  if (!value) keys.refuse(key, "is needed");
-  if (!(*value > 0)) keys.refuse(key, "is not positive");
-  return *value;
-}
 
 // The object rope_parameters or rope_scaling.
 RopeConfig rope_of(const ConfigJson& object, const char* name, ConfigKeys& top,
@@ -146,40 +103,36 @@ void read_windows(ConfigKeys& keys, const ConfigFamily& family, CausalLMConfig& 
   }
 }
 
+// Gemma's is gelu by tanh, also where older files say gelu. Versions of transformers differ in
+// which of the two keys they take.
+void read_activation(ConfigKeys& keys, const ConfigFamily& family, CausalLMConfig& c) {
+  if (const auto act = keys.text("hidden_act"))
+    c.hidden_act = value_of(keys, "hidden_act", *act, kActivations);
+  if (!family.gemma) return;
+  if (keys.has("hidden_act") && c.hidden_act == HiddenAct::Silu)
+    keys.refuse("hidden_act", "is not supported; supported is gelu_pytorch_tanh");
+  c.hidden_act = HiddenAct::GeluTanh;
+  const auto other = keys.text("hidden_activation");
+  if (other && value_of(keys, "hidden_activation", *other, kActivations) != c.hidden_act)
+    keys.refuse("hidden_activation", "is not supported; supported is gelu_pytorch_tanh");
+}
+
 void read_sizes(ConfigKeys& keys, const ConfigFamily& family, CausalLMConfig& c) {
   const auto size = [&](const char* key, std::int64_t otherwise) {
     return keys.integer(key, 1, kMostOfSize).value_or(otherwise);
   };
   c.vocab_size = size("vocab_size", family.vocab_size);
-  c.hidden_size = size("hidden_size", 4096);
+  c.hidden_size = size("hidden_size", family.hidden_size);
   c.intermediate_size = size("intermediate_size", family.intermediate_size);
-  c.num_hidden_layers = keys.integer("num_hidden_layers", 1, 100000).value_or(32);
-  c.num_attention_heads = size("num_attention_heads", 32);
+  c.num_hidden_layers =
+      keys.integer("num_hidden_layers", 1, kMostLayers).value_or(family.num_hidden_layers);
+  c.num_attention_heads = size("num_attention_heads", family.num_attention_heads);
   const bool as_many = keys.is_null("num_key_value_heads");
   c.num_key_value_heads = size("num_key_value_heads", as_many ? 0 : family.key_value_heads);
   if (family.head_dim != 0 && keys.is_null("head_dim"))
     keys.refuse("head_dim", str_cat("is no size; leave it out for ", family.head_dim));
   c.head_dim = size("head_dim", family.head_dim);
   c.max_position_embeddings = size("max_position_embeddings", family.max_position_embeddings);
-}
-
-DType read_dtype(ConfigKeys& keys) {
-  std::optional<DType> found;
-  for (const char* key : {"dtype", "torch_dtype"}) {
-    const auto text = keys.text(key);
-    if (!text) continue;
-    const DType dtype = value_of(keys, key, *text, kDTypes);
-    if (found && *found != dtype) keys.refuse(key, "differs from dtype");
-    found = dtype;
-  }
-  return found.value_or(DType::F32);
-}
-
-void require_architecture(ConfigKeys& keys, const ConfigFamily& family) {
-  const ConfigJson* given = keys.find("architectures");
-  if (given != nullptr && *given != ConfigJson::array({family.architecture}))
-    keys.refuse("architectures", str_cat("is not [\"", family.architecture,
-                                         "\"], which this model_type is read as"));
 }
 
 CausalLMConfig config_of(const ConfigJson& json, const std::string& file,
@@ -189,11 +142,12 @@ CausalLMConfig config_of(const ConfigJson& json, const std::string& file,
   c.model_type = keys.text("model_type").value_or("");
   const ConfigFamily* family = find_family(c.model_type);
   if (family == nullptr)
-    keys.refuse("model_type", str_cat("is not supported; supported are ", family_names()));
-  require_architecture(keys, *family);
+    keys.refuse("model_type", str_cat("is not supported; supported are ", family_names(),
+                                      ", and by open_model gpt2"));
+  require_architecture(keys, family->architecture);
   read_sizes(keys, *family, c);
-  if (const auto act = keys.text("hidden_act"))
-    c.hidden_act = value_of(keys, "hidden_act", *act, kActivations);
+  read_activation(keys, *family, c);
+  c.norm_offset = c.embedding_scale = family->gemma;
   c.rms_norm_eps = positive(keys, "rms_norm_eps", c.rms_norm_eps);
   c.initializer_range = keys.number("initializer_range").value_or(c.initializer_range);
   c.rope = read_rope(keys, c.max_position_embeddings);
@@ -205,21 +159,12 @@ CausalLMConfig config_of(const ConfigJson& json, const std::string& file,
   read_windows(keys, *family, c);
   c.attention_dropout = keys.number("attention_dropout").value_or(0);
   c.pad_token_id = keys.integer("pad_token_id", -c.vocab_size, c.vocab_size - 1);
-  c.tie_word_embeddings = keys.flag("tie_word_embeddings").value_or(false);
+  if (!json.contains("pad_token_id")) c.pad_token_id = family->pad_token_id;
+  c.tie_word_embeddings = keys.flag("tie_word_embeddings").value_or(family->tie_word_embeddings);
   c.dtype = read_dtype(keys);
-  for (const std::string& key : keys.rest()) {
-    const KeyEffect effect = effect_of(*family, key, json.at(key));
-    if (effect == KeyEffect::Refused && key == "quantization_config")
-      keys.refuse(key,
-                  "is not supported: the files hold quantized weights; take the folder of the "
-                  "model before it was quantized");
-    if (effect == KeyEffect::Refused)
-      keys.refuse(key, str_cat("changes what the model computes and is not supported; to read the "
-                               "rest, ignore this key"));
-    if (effect == KeyEffect::Unknown)
-      keys.refuse(key, str_cat("is not known for model_type ", c.model_type,
-                               "; ignore this key if it has no effect"));
-  }
+  refuse_rest(keys, c.model_type, [&](const std::string& key) {
+    return effect_of(key, json.at(key), family->qkv_bias);
+  });
   try {
     return checked(c);
   } catch (const Error& error) {
@@ -288,20 +233,13 @@ ConfigJson json_of(const CausalLMConfig& c, const ConfigFamily& family) {
                   {"eos_token_id", nullptr}};
   if (family.attention_bias) json["attention_bias"] = c.qkv_bias;
   if (family.mlp_bias) json["mlp_bias"] = c.mlp_bias;
+  if (family.gemma) json["hidden_activation"] = json["hidden_act"];
   put_rope(json, c.rope);
   put_windows(json, family, c);
   return json;
 }
 
 }  // namespace
-
-void put_dtype(ConfigJson& json, DType dtype) {
-  const char* const name = text_of(dtype, kDTypes);
-  CS_REQUIRE(name != nullptr, "config.json: a model in ", dtype);
-  const bool spelled = json.contains("dtype") || json.contains("torch_dtype");
-  for (const char* key : {"dtype", "torch_dtype"})
-    if (!spelled || json.contains(key)) json[key] = name;
-}
 
 CausalLMConfig config_of_text(std::string text, const std::string& file,
                               const std::vector<std::string>& ignore) {
@@ -311,23 +249,17 @@ CausalLMConfig config_of_text(std::string text, const std::string& file,
 }
 
 CausalLMConfig read_config(const std::string& folder, const ReadConfigOptions& options) {
-  std::error_code error;
-  const bool is_file = std::filesystem::is_regular_file(folder, error);
-  const std::string path = is_file ? folder : folder + "/config.json";
-  return config_of_text(read_text(path, kMostBytes), path, options.ignore);
+  ConfigFile file = config_file(folder);
+  return config_of_text(std::move(file.text), file.path, options.ignore);
 }
 
 // The text that it was read from, if that still says the same.
 std::string config_text(const CausalLMConfig& given) {
   const CausalLMConfig config = checked(given);
-  if (const ConfigText& from = config.read_from; !from.text.empty()) {
-    ConfigJson json = parse_config(from.text, "config.json");
-    CausalLMConfig was = config_of(json, "config.json", from.ignored);
-    if (was == config) return from.text;
-    was.dtype = config.dtype;
-    put_dtype(json, config.dtype);
-    if (was == config) return json.dump(2) + "\n";
-  }
+  const auto read = [](const ConfigJson& json, const std::vector<std::string>& ignored) {
+    return config_of(json, "config.json", ignored);
+  };
+  if (std::string text = text_as_read(config, read); !text.empty()) return text;
   const ConfigFamily* family = find_family(config.model_type);
   CS_REQUIRE(family != nullptr, "config.json: model_type ", config.model_type, " is none of ",
              family_names());

@@ -11,13 +11,25 @@ namespace coshard::nn {
 namespace {
 
 // Where null is as good as absent; elsewhere transformers fails.
-constexpr std::string_view kMayBeNull[] = {
-    "architectures",  "attention_dropout",   "attention_factor",
-    "beta_fast",      "beta_slow",           "dtype",
-    "head_dim",       "layer_types",         "mscale",
-    "mscale_all_dim", "num_key_value_heads", "original_max_position_embeddings",
-    "pad_token_id",   "rope_parameters",     "rope_scaling",
-    "sliding_window", "torch_dtype"};
+constexpr std::string_view kMayBeNull[] = {"architectures",
+                                           "attention_dropout",
+                                           "attention_factor",
+                                           "beta_fast",
+                                           "beta_slow",
+                                           "dtype",
+                                           "head_dim",
+                                           "hidden_activation",
+                                           "layer_types",
+                                           "mscale",
+                                           "n_inner",
+                                           "mscale_all_dim",
+                                           "num_key_value_heads",
+                                           "original_max_position_embeddings",
+                                           "pad_token_id",
+                                           "rope_parameters",
+                                           "rope_scaling",
+                                           "sliding_window",
+                                           "torch_dtype"};
 
 // A tree of the events, in their order.
 class TreeOfEvents : public JsonEvents {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include <coshard/styles/nn/causal_lm_config.h>
+#include <coshard/styles/nn/gpt2_config.h>
 
 namespace coshard::nn {
 
@@ -23,6 +23,9 @@ void put_dtype(ConfigJson& json, DType dtype);
 // What read_config makes of the text of `file` (config_json.cpp).
 CausalLMConfig config_of_text(std::string text, const std::string& file,
                               const std::vector<std::string>& ignore);
+
+GPT2Config gpt2_config_of_text(std::string text, const std::string& file,
+                               const std::vector<std::string>& ignore);
 
 // Takes members of one object, and keeps which were asked for. null counts as absent (but for
 // is_null) where transformers takes it so, and is refused elsewhere.

@@ -6,6 +6,7 @@
 #include <coshard/dtensor/ops/from_local.h>
 #include <coshard/dtensor/redistribute/redistribute.h>
 #include <coshard/dtensor/tape/tape.h>
+#include <coshard/styles/nn/language_model.h>
 #include "styles/nn/sampling.h"
 
 namespace coshard::nn {
@@ -80,6 +81,10 @@ Task<Tensor> joined(Tensor x, Tensor logits, Placement along) {
 Generator::Generator(Module& model, GenerationOptions options)
     : model_(model), device_(device_of(model)), options_(std::move(options)) {
   check_options(options_);
+  if (const auto* known = dynamic_cast<const LanguageModel*>(&model)) {
+    vocabulary_ = known->vocab_size();
+    positions_ = known->longest_sequence();
+  }
   std::ranges::sort(options_.eos_token_ids);
 }
 
@@ -89,7 +94,8 @@ void Generator::check(const std::vector<std::vector<std::int64_t>>& prompts) con
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     CS_REQUIRE(!prompts[i].empty(), "Generator: prompt ", i, " has no tokens");
     for (const std::int64_t token : prompts[i])
-      CS_REQUIRE(token >= 0 && token < INT32_MAX, "Generator: prompt ", i, " has token ", token);
+      CS_REQUIRE(token >= 0 && token < vocabulary_, "Generator: prompt ", i, " has token ", token,
+                 ", but the model has ", vocabulary_);
     longest = std::max(longest, prompts[i].size());
   }
   const auto slots = static_cast<std::int64_t>(longest) + options_.max_new_tokens - 1;
@@ -97,6 +103,9 @@ void Generator::check(const std::vector<std::vector<std::int64_t>>& prompts) con
              "Generator: a prompt of ", longest, " tokens and ", options_.max_new_tokens,
              " new ones take ", slots, " slots of the cache, which has ", options_.cache_capacity,
              "; set cache_capacity or max_new_tokens");
+  CS_REQUIRE(slots <= positions_, "Generator: a prompt of ", longest, " tokens and ",
+             options_.max_new_tokens, " new ones take ", slots, " positions, but the model has ",
+             positions_, "; set max_new_tokens");
 }
 
 Task<void> Generator::start(std::vector<std::vector<std::int64_t>> prompts,
@@ -126,11 +135,6 @@ Task<void> Generator::start(std::vector<std::vector<std::int64_t>> prompts,
   step_ = 0;
   Task<void> prefill = feed(longest);
   co_await std::move(prefill);
-  const std::int64_t vocabulary = logits_.size(2);
-  for (std::size_t i = 0; i < prompts.size(); ++i)
-    for (const std::int64_t token : prompts[i])
-      CS_REQUIRE(token < vocabulary, "Generator: prompt ", i, " has token ", token,
-                 ", but the model has ", vocabulary);
 }
 
 // Runs the model over the columns in tokens_, [batch, seq]; leaves the logits of the last one.

@@ -108,13 +108,14 @@ Tensor place(const Tensor& x, double theta) {
   return of == nullptr ? rotary_embedding(x, theta) : rotary_embedding(x, theta, of->positions);
 }
 
-Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, std::int64_t window) {
+Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, std::int64_t window,
+              std::optional<double> scale) {
   const Shared& of = sequences();
-  if (of == nullptr) return attention(q, k, v, true, std::nullopt, window);
+  if (of == nullptr) return attention(q, k, v, true, scale, window);
   const KeyRanges keys = within(of->keys, window);
-  if (of->cache == nullptr) return attention(q, k, v, keys);
+  if (of->cache == nullptr) return attention(q, k, v, keys, scale);
   const KvCache::Entry all = of->cache->append(k, v);
-  return attention(q, all.keys, all.values, keys);
+  return attention(q, all.keys, all.values, keys, scale);
 }
 
 Tensor wanted_columns(const Tensor& x) {

@@ -45,7 +45,7 @@ std::optional<ShardAxes> Linear::shard_axes(ShardBy way) const {
   }
   axes.input = columns ? Replicate() : Shard(-1);
   axes.width = in_features;
-  axes.group = columns ? group : 1;
+  axes.groups = columns ? out_groups : in_groups;
   return axes;
 }
 

@@ -5,8 +5,11 @@
 #include <string_view>
 
 #include <coshard/dtensor/distribute/deferred_init.h>
+#include <coshard/styles/nn/causal_lm.h>
+#include <coshard/styles/nn/gpt2.h>
 #include "dtensor/checkpoint/file.h"
 #include "dtensor/checkpoint/manifest.h"
+#include "styles/nn/config_values.h"
 
 namespace coshard::nn {
 namespace {
@@ -23,19 +26,32 @@ constexpr const char* kTokenizerFiles[] = {"generation_config.json",
 
 constexpr std::uint64_t kMostOfFile = 1'000'000'000;
 
+std::shared_ptr<LanguageModel> model_of(const ConfigFile& file, World& world,
+                                        const OpenModelOptions& options) {
+  const ConfigJson json = parse_config(file.text, file.path);
+  ConfigKeys keys(json, file.path, "", options.ignore);
+  const auto made = [&]<class Model>(auto config, std::type_identity<Model>) {
+    if (options.dtype) config.dtype = *options.dtype;
+    return std::make_shared<Model>(config, world);
+  };
+  if (keys.text("model_type") == "gpt2")
+    return made(gpt2_config_of_text(file.text, file.path, options.ignore),
+                std::type_identity<GPT2>());
+  return made(config_of_text(file.text, file.path, options.ignore), std::type_identity<CausalLM>());
+}
+
 }  // namespace
 
-std::shared_ptr<CausalLM> open_model(const std::string& folder, World& world,
-                                     const OpenModelOptions& options) {
+std::shared_ptr<LanguageModel> open_model(const std::string& folder, World& world,
+                                          const OpenModelOptions& options) {
   const std::optional<Manifest> manifest = Manifest::of(folder);
   const auto compare = [&](const std::string& name, std::string_view text) {
     if (manifest) manifest->require_text(folder, name, text);
   };
-  CausalLMConfig config = read_config(folder, {.ignore = options.ignore});
-  compare("config.json", config.read_from.text);
-  if (options.dtype) config.dtype = *options.dtype;
+  const ConfigFile file = config_file(folder);
+  compare("config.json", file.text);
   const DeferredInit deferred;
-  const auto model = std::make_shared<CausalLM>(config, world);
+  const std::shared_ptr<LanguageModel> model = model_of(file, world, options);
   std::error_code error;
   for (const char* name : kTokenizerFiles) {
     const std::string path = (std::filesystem::path(folder) / name).string();

@@ -29,7 +29,8 @@ std::vector<Placement> simple_placements(const Tensor& x) {
 }
 std::vector<Placement> rare_placements(const Tensor& x) {
   std::vector<Placement> all;
-  for (int d = 0; d < x.ndim(); ++d) all.push_back(StridedShard(d, 2));
+  for (int d = 0; d < x.ndim(); ++d)
+    all.push_back(StridedShard(d, 2)), all.push_back(StridedShard(d, 1, 2));
   if (!is_floating(x.dtype())) return all;
   for (const Reduce reduce : {Reduce::Avg, Reduce::Min, Reduce::Max, Reduce::Product})
     all.push_back(Partial(reduce));

@@ -6,19 +6,22 @@
 
 namespace coshard::testing {
 
-// What is taken is written as it was read; in another dtype, and by hand, so that it is read again.
-inline bool read_config_text(std::string_view bytes) {
+// What `read` takes is written as it was read; in another dtype, and by hand, so that it is read again.
+template <class Read>
+bool is_written_as_read(std::string_view bytes, const Read& read) {
   return is_taken([&] {
-    const auto read_again = [](const nn::CausalLMConfig& config) {
-      return nn::config_of_text(nn::config_text(config), "f", {});
-    };
-    nn::CausalLMConfig config = nn::config_of_text(std::string(bytes), "f", {});
+    auto config = read(std::string(bytes), "f", {});
     require_of_format(nn::config_text(config) == bytes, "the text");
     config.dtype = config.dtype == DType::F64 ? DType::BF16 : DType::F64;
-    require_of_format(read_again(config) == config, "another dtype");
+    require_of_format(read(nn::config_text(config), "f", {}) == config, "another dtype");
     config.read_from = {};
-    require_of_format(read_again(config) == config, "by hand");
+    require_of_format(read(nn::config_text(config), "f", {}) == config, "by hand");
   });
+}
+
+inline bool read_config_text(std::string_view bytes) {
+  return is_written_as_read(bytes, nn::config_of_text) ||
+         is_written_as_read(bytes, nn::gpt2_config_of_text);
 }
 
 }  // namespace coshard::testing

@@ -3,6 +3,7 @@
 //     each tensor the line "SEED NUMBER NAME DTYPE SIZES"; byte k of tensor NUMBER is
 //     (131 k + 17 NUMBER + SEED) mod 256, of BOOL its lowest bit.
 //   model_files read < PATHS: of each path, "taken" or "refused: WHY".
+//   model_files resave FROM TO RANKS: opens a model, cut by its plan, loads and saves it.
 //   model_files copy FROM TO RANKS: loads all tensors and saves them, cut along their first dimension.
 #include <coshard/dtensor/checkpoint/save.h>
 
@@ -14,6 +15,8 @@
 #include <coshard/dtensor/distribute/factories.h>
 #include <coshard/dtensor/mesh/device_mesh.h>
 #include <coshard/runtime/launch/world.h>
+#include <coshard/styles/nn/open_model.h>
+#include <coshard/styles/state_dict.h>
 #include "dtensor/checkpoint/model_folder.h"
 
 namespace cs = coshard;
@@ -96,6 +99,17 @@ cs::Task<void> copy_files(cs::World& world, std::string from, std::string to) {
   co_await std::move(saving);
 }
 
+cs::Task<void> resave_model(cs::World& world, std::string from, std::string to) {
+  const auto model = cs::nn::open_model(from, world);
+  const cs::DeviceMesh mesh = cs::init_device_mesh(world, {world.size()}, {"tp"});
+  cs::Task<void> cut = cs::parallelize_module(*model, mesh, model->plan());
+  co_await std::move(cut);
+  cs::Task<cs::LoadReport> loading = cs::load(*model, from);
+  co_await std::move(loading);
+  cs::Task<void> saving = cs::save(*model, to);
+  co_await std::move(saving);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -104,16 +118,17 @@ int main(int argc, char** argv) {
     read_paths();
     return 0;
   }
-  if (args.size() != 4 || (args[0] != "write" && args[0] != "copy")) {
+  if (args.size() != 4 || (args[0] != "write" && args[0] != "copy" && args[0] != "resave")) {
     std::cerr << "usage: model_files write FOLDER FIRST COUNT | model_files read < PATHS | "
-                 "model_files copy FROM TO RANKS\n";
+                 "model_files copy|resave FROM TO RANKS\n";
     return 2;
   }
   const auto number = static_cast<unsigned>(std::stoul(args[3]));
   cs::WorldOptions options;
-  options.ranks = args[0] == "copy" ? static_cast<int>(number) : 1;
+  options.ranks = args[0] == "write" ? 1 : static_cast<int>(number);
   cs::run_ranks(options, [&](cs::World& world) {
     if (args[0] == "copy") return copy_files(world, args[1], args[2]);
+    if (args[0] == "resave") return resave_model(world, args[1], args[2]);
     return write_states(world, args[1], static_cast<unsigned>(std::stoul(args[2])), number);
   });
   return 0;

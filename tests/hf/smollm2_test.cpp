@@ -30,11 +30,11 @@ std::string smollm2(const char* name) {
 // fully_shard.
 enum class Cut { Whole, Tp, TpSp, Sharded };
 
-Task<std::shared_ptr<nn::CausalLM>> loaded(World& world, const char* name, Cut cut) {
-  const std::shared_ptr<nn::CausalLM> model = nn::open_model(smollm2(name), world);
+Task<std::shared_ptr<nn::LanguageModel>> loaded(World& world, const char* name, Cut cut) {
+  const std::shared_ptr<nn::LanguageModel> model = nn::open_model(smollm2(name), world);
   const DeviceMesh mesh = init_device_mesh(world, {world.size()}, {"ranks"});
   if (cut == Cut::Sharded) {
-    for (std::size_t i = 0; i < model->blocks().size(); ++i) fully_shard(model->blocks()[i], mesh);
+    for (const auto& block : model->blocks()) fully_shard(*block, mesh);
     fully_shard(*model, mesh);
   } else if (cut != Cut::Whole) {
     Task<void> cutting = parallelize_module(*model, mesh, model->plan(cut == Cut::TpSp));
@@ -64,7 +64,7 @@ std::int64_t most_bytes() {
 void expect_little_memory(Cut cut) {
   constexpr std::int64_t kPerRank = 256'000'000;
   on_ranks(kRanks, [cut](World& world) -> Task<void> {
-    Task<std::shared_ptr<nn::CausalLM>> loading = loaded(world, "whole", cut);
+    Task<std::shared_ptr<nn::LanguageModel>> loading = loaded(world, "whole", cut);
     const auto model = co_await std::move(loading);
     // All ranks have theirs before the first one leaves.
     const DeviceMesh mesh = init_device_mesh(world, {kRanks}, {"ranks"});
@@ -94,7 +94,7 @@ TEST(SmolLM2, S71OpensAndLoadsOnOneRank) {
     constexpr int kRuns = 5;
     for (int run = 0; run < kRuns; ++run) {
       const auto begin = std::chrono::steady_clock::now();
-      Task<std::shared_ptr<nn::CausalLM>> loading = loaded(world, "whole", Cut::Whole);
+      Task<std::shared_ptr<nn::LanguageModel>> loading = loaded(world, "whole", Cut::Whole);
       const auto model = co_await std::move(loading);
       seconds.push_back(
           std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
@@ -124,12 +124,12 @@ void expect_logits(const Tensor& got, const Tensor& want) {
 
 void compare_logits(int ranks, Cut cut, const char* name = "whole") {
   on_ranks(ranks, [&](World& world) -> Task<void> {
-    Task<std::shared_ptr<nn::CausalLM>> opening = loaded(world, name, cut);
+    Task<std::shared_ptr<nn::LanguageModel>> opening = loaded(world, name, cut);
     const auto model = co_await std::move(opening);
     model->train(false);
     State want;
     want.add("ids", zeros(world.device(), {1, kIds}, DType::I64));
-    want.add("logits", zeros(world.device(), {1, kIds, model->config.vocab_size}));
+    want.add("logits", zeros(world.device(), {1, kIds, model->vocab_size()}));
     Task<LoadReport> reading = load(want, smollm2("expected.safetensors"));
     co_await std::move(reading);
     const Tensor logits = co_await model->forward(want["ids"]);
@@ -145,11 +145,14 @@ TEST(SmolLM2, S5LogitsOnThreeRanksFullyShardedOfAnIndex) {
 }
 TEST(SmolLM2, S5LogitsOnThreeRanksCutByAPlan) { compare_logits(3, Cut::Tp); }
 TEST(SmolLM2, S5LogitsOnThreeRanksCutAlongTheSequence) { compare_logits(3, Cut::TpSp); }
+// 9 heads and 3 key heads.
+TEST(SmolLM2, S55LogitsOnTwoRanksCutByAPlan) { compare_logits(2, Cut::Tp); }
+TEST(SmolLM2, S55LogitsOnFourRanksCutAlongTheSequence) { compare_logits(4, Cut::TpSp); }
 
 // Where real_models_test.py opens it with transformers.
 TEST(SmolLM2, S3SavedFromThreeRanks) {
   on_ranks(3, [](World& world) -> Task<void> {
-    Task<std::shared_ptr<nn::CausalLM>> opening = loaded(world, "sharded", Cut::Tp);
+    Task<std::shared_ptr<nn::LanguageModel>> opening = loaded(world, "sharded", Cut::Tp);
     const auto model = co_await std::move(opening);
     Task<void> saving = save(*model, smollm2("saved"), {.overwrite = true});
     co_await std::move(saving);

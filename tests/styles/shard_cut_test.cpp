@@ -55,7 +55,8 @@ TEST(ShardCut, KeepsPartsOfWhatAnotherDimensionHasCut) {
     on_ranks(kind.ranks(), [kind](World& world) -> Task<void> {
       const DeviceMesh mesh = init_device_mesh(world, kind.shape, kind.names);
       for (const std::int64_t rows : {1, 3, 7, 12, 16, 17, 22})
-        for (const Placement& by : {Shard(0), Shard(1), StridedShard(0, 2), StridedShard(0, 3)})
+        for (const Placement& by :
+             {Shard(0), Shard(1), StridedShard(0, 2), StridedShard(0, 3), StridedShard(0, 1, 2)})
           for (const bool matrix : {true, false}) {
             if (!matrix && by == Shard(1)) continue;
             const Tensor all = counting(world, matrix ? Shape{rows, 5} : Shape{rows});

@@ -2,6 +2,9 @@
 // ColwiseParallel: shards a Linear, an Embedding or a module that overrides Module::shard_axes
 // along its output features. A value.
 //   Linear: weight and bias S(0). Embedding: weight S(1). The input must be R.
+//   With local shards as output, columns that belong together (FeatureGroups) stay together:
+//   _S(0,1,unit) where S(0) would cut them. Where every rank then has all of them, the weight is R,
+//   as with NoParallel, and the gradients of the ranks' outputs are summed.
 #include <coshard/styles/style.h>
 
 #pragma GCC visibility push(default)

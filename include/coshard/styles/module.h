@@ -72,6 +72,12 @@ struct NamedModule {
 // The two ways in which ColwiseParallel and RowwiseParallel shard a module over a mesh dimension:
 // its output features, or what it sums over.
 enum class ShardBy : std::uint8_t { Columns, Rows };
+// Features of which some belong together, such as the columns of a head.
+struct FeatureGroups {
+  std::int64_t size = 1;  // a group; with at least as many groups as ranks, each is on one rank
+  // With fewer groups than ranks, this many features stay together instead; 0: all ranks hold all.
+  std::int64_t part = 1;
+};
 struct ShardAxes {
   struct Axis {
     std::string parameter;
@@ -80,8 +86,7 @@ struct ShardAxes {
   std::vector<Axis> parameters;
   Placement input = Replicate();                     // what the module needs of its input
   std::optional<std::int64_t> width = std::nullopt;  // size of the input's last dimension, if fixed
-  // Of columns that stay together, such as those of a head, if the output is local.
-  std::int64_t group = 1;
+  FeatureGroups groups = {};                         // of what is cut, if it is local
 };
 
 // What a style asks of a module that can overlap with collectives (overlap.h).
@@ -124,6 +129,8 @@ class Module : private ErrorObserver {
   // Names of parameters that a file may lack: load leaves those as they are, and reports them
   // (LoadReport::missing).
   virtual std::vector<std::string> optional_names() const { return {}; }
+  // What such a module's names begin with, and files may leave out; "": nothing.
+  virtual std::string optional_prefix() const { return ""; }
   // From now on forward and call save no activations, and backward runs this module again: see
   // recompute.h.
   void set_recompute(bool on = true) { recompute_ = on; }

@@ -1,7 +1,8 @@
 #pragma once
 // RowwiseParallel: shards a Linear along its input features, an Embedding along its rows, or a
 // module that overrides Module::shard_axes. A value.
-//   Linear: weight S(1), bias R, input S(-1). Embedding: weight S(0), input R.
+//   Linear: weight S(1), bias R, input S(-1). Embedding: weight S(0), input R. Features of the input
+//   that belong together (FeatureGroups) stay together: _S(1,1,unit) where S(1) would cut them.
 #include <coshard/styles/style.h>
 
 #pragma GCC visibility push(default)

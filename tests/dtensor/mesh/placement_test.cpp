@@ -9,14 +9,14 @@ namespace coshard {
 namespace {
 
 TEST(Placement, TextAndBackAreTheSame) {
-  for (const char* text : {"R", "S(0)", "S(-1)", "S(12)", "_S(0,3)", "P(sum)", "P(avg)", "P(min)",
-                           "P(max)", "P(product)"})
+  for (const char* text : {"R", "S(0)", "S(-1)", "S(12)", "_S(0,3)", "_S(-1,1,64)", "P(sum)",
+                           "P(avg)", "P(min)", "P(max)", "P(product)"})
     EXPECT_EQ(str_cat(parse_placement(text)), text);
 }
 
 TEST(Placement, TextThatCannotBeReadIsQuotedInTheError) {
-  for (const char* text :
-       {"", "S", "S()", "S(x)", "S(1", "T(0)", "P(mean)", "_S(0)", "_S(0,0)", "S(1)2"}) {
+  for (const char* text : {"", "S", "S()", "S(x)", "S(1", "T(0)", "P(mean)", "_S(0)", "_S(0,0)",
+                           "S(1)2", "S(0,2)", "_S(0,1,0)", "_S(0,1,2,3)", "_S(0,1,)"}) {
     try {
       parse_placement(text);
       FAIL() << text;
@@ -45,6 +45,8 @@ TEST(Placement, DimensionsAndSplitsThatNoTensorHasAreRefused) {
   EXPECT_NE(said([] { return StridedShard(0, -2); }), "");
   EXPECT_NE(said([] { return parse_placement("S(65536)"); }), "");
   EXPECT_EQ(said([] { return StridedShard(-1, 1); }), "");
+  EXPECT_NE(said([] { return StridedShard(0, 1, 0); }), "");
+  EXPECT_NE(said([] { return StridedShard(0, 1, std::int64_t{1} << 31); }), "");
 }
 
 TEST(Layout, PrintsOnePlacementPerMeshDimension) {

@@ -17,6 +17,20 @@ TEST(Spec, ChunksFollowTorchChunk) {
   EXPECT_EQ(chunk_of(0, 2, 1).size, 0);
 }
 
+TEST(Spec, ShardsOfUnitsHoldWholeUnits) {
+  // 9 units of 4 on 2: 5 and 4; 10 positions in units of 4 on 2: 8 and 2
+  EXPECT_EQ(chunk_of(36, 2, 0, 4).size, 20);
+  EXPECT_EQ(chunk_of(36, 2, 1, 4).offset, 20);
+  EXPECT_EQ(chunk_of(10, 2, 0, 4).size, 8);
+  EXPECT_EQ(chunk_of(10, 2, 1, 4).size, 2);
+  // _S(0, 2, 2): each of the chunks [0, 6) and [6, 12) in units of 2; rank 1 has 4, 5, 10, 11
+  const auto second = ranges_of(Layout(StridedShard(0, 2, 2)), {2}, {1}, 0, 12);
+  ASSERT_EQ(second.size(), 2u);
+  EXPECT_EQ(second[0].begin, 4);
+  EXPECT_EQ(second[1].begin, 10);
+  EXPECT_EQ(count_of(second), 4);
+}
+
 TEST(Spec, StridedShardsJoinThePiecesOfEachChunk) {
   // _S(0, 2) of five rows on 2 ranks: chunks [0,1,2] and [3,4]; rank 0 has 0, 1, 3
   const Layout layout(StridedShard(0, 2));

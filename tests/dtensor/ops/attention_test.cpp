@@ -102,8 +102,8 @@ TEST(ScaledDotProductAttention, RefusesMasksBesideIsCausalAndGroupsThatWereNotAs
 TEST(AttentionLayout, MovesNothingWhereBatchHeadsOrQueriesAreCut) {
   on_ranks(4, [](World& world) -> Task<void> {
     const DeviceMesh mesh = init_device_mesh(world, {2, 2}, {"dp", "tp"});
-    for (const Layout cut : {Layout(Shard(0), Shard(1)), Layout(Shard(1), Replicate()),
-                             Layout(Replicate(), Shard(0))}) {
+    for (const Layout& cut : {Layout(Shard(0), Shard(1)), Layout(Shard(1), Replicate()),
+                              Layout(Replicate(), Shard(0))}) {
       DTensor q = drawn_on(world, mesh, {3, 4, 3, 2}, cut);
       DTensor k = drawn_on(world, mesh, {3, 2, 5, 2}, cut);
       q.set_requires_grad(true);

@@ -141,9 +141,10 @@ TEST_P(EveryView, GivesTheValuesAndGradientsOfPlainTensorsInEveryLayout) {
       const DeviceMesh mesh = init_device_mesh(world, {2, 2}, {"dp", "tp"});
       const Tensor plain = counting(world, {3, 4, 6});
       const ViewResult want = run_view(function, plain);
-      const std::vector<Placement> placements{
-          Replicate(),         Shard(0), Shard(1), Shard(2), StridedShard(2, 3), Partial(),
-          Partial(Reduce::Max)};
+      const std::vector<Placement> placements{Replicate(),        Shard(0),
+                                              Shard(1),           Shard(2),
+                                              StridedShard(2, 3), StridedShard(2, 1, 2),
+                                              Partial(),          Partial(Reduce::Max)};
       for (const Placement& first : placements) {
         for (const Placement& second : placements) {
           if (first.is_partial() && second.is_partial() && !(first == second)) continue;

@@ -7,10 +7,11 @@
 namespace coshard::oracle {
 namespace {
 
-// The shard `i` of `n` of a list, as torch.chunk cuts it.
-std::vector<int> chunk_of(const std::vector<int>& list, int n, int i) {
+// The shard `i` of `n` of a list, as torch.chunk cuts it if an element is `unit` of them.
+std::vector<int> chunk_of(const std::vector<int>& list, int n, int i, int unit = 1) {
   const std::size_t parts = static_cast<std::size_t>(n), part = static_cast<std::size_t>(i);
-  const std::size_t each = (list.size() + parts - 1) / parts;
+  std::size_t each = 0;
+  while (each * parts < list.size()) each += static_cast<std::size_t>(unit);
   const auto at = [&](std::size_t chunk) {
     return list.begin() + static_cast<std::ptrdiff_t>(std::min(chunk * each, list.size()));
   };
@@ -18,10 +19,10 @@ std::vector<int> chunk_of(const std::vector<int>& list, int n, int i) {
 }
 
 // The i-th of n shards of each of `split` chunks.
-std::vector<int> strided_shard_of(const std::vector<int>& list, int split, int n, int i) {
+std::vector<int> strided_shard_of(const std::vector<int>& list, Split cut, int n, int i) {
   std::vector<int> shard;
-  for (int c = 0; c < split; ++c) {
-    const std::vector<int> piece = chunk_of(chunk_of(list, split, c), n, i);
+  for (int c = 0; c < cut.split; ++c) {
+    const std::vector<int> piece = chunk_of(chunk_of(list, cut.split, c), n, i, cut.unit);
     shard.insert(shard.end(), piece.begin(), piece.end());
   }
   return shard;
@@ -70,8 +71,8 @@ std::vector<int> HeldPositions::positions_of(const Splits& splits, int rank) con
   std::vector<int> list(index(size_));
   std::iota(list.begin(), list.end(), 0);
   for (int m = 0; m < ranks_.dims(); ++m)
-    if (const int split = splits[index(m)]; split > 0)
-      list = strided_shard_of(list, split, ranks_.mesh()[index(m)], ranks_.coordinate(rank, m));
+    if (const Split cut = splits[index(m)]; cut.split > 0)
+      list = strided_shard_of(list, cut, ranks_.mesh()[index(m)], ranks_.coordinate(rank, m));
   return list;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // What the ranks of a mesh hold of one tensor dimension, as explicit sets of positions. For the
 // planner's oracle: it shares no code with the planner.
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -12,9 +13,13 @@ namespace coshard::oracle {
 
 inline std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
-// The splits of one tensor dimension's shards by mesh dimension: 0, not sharded over it; 1, Shard;
-// k, StridedShard(d, k).
-using Splits = std::vector<int>;
+// The shards of one tensor dimension by mesh dimension: a split of 0, not sharded over it; 1, Shard;
+// k, StridedShard(d, k, unit).
+struct Split {
+  int split = 0, unit = 1;
+  auto operator<=>(const Split&) const = default;
+};
+using Splits = std::vector<Split>;
 
 // The ranks of a mesh, row-major.
 class Ranks {

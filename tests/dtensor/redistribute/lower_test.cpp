@@ -72,7 +72,8 @@ void run_sample(const std::vector<int>& mesh_shape, const std::vector<Shape>& sh
 
 TEST(RedistributeRun, StridedShardsGoAnywhere) {
   run_sample({3}, {{7, 2}, {2, 12}, {0, 3}},
-             {Replicate(), Shard(0), Shard(1), StridedShard(0, 2), StridedShard(1, 3), Partial()},
+             {Replicate(), Shard(0), Shard(1), StridedShard(0, 2), StridedShard(1, 3),
+              StridedShard(1, 1, 2), Partial()},
              1);
 }
 

@@ -71,7 +71,8 @@ LayoutKey key_of(const Layout& layout) {
     const Placement& p = layout[m];
     key[static_cast<std::size_t>(m)] =
         1 + static_cast<std::uint32_t>(p.kind) + (static_cast<std::uint32_t>(p.reduce) << 3) +
-        (static_cast<std::uint32_t>(p.dim) << 6) + (static_cast<std::uint32_t>(p.split) << 10);
+        (static_cast<std::uint32_t>(p.dim) << 6) + (static_cast<std::uint32_t>(p.split) << 10) +
+        (static_cast<std::uint32_t>(p.unit) << 20);
   }
   return key;
 }

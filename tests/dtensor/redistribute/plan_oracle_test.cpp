@@ -148,7 +148,7 @@ TEST(PlanOracle, PlansOnALargerMesh) {
     ASSERT_NO_FATAL_FAILURE(judge_all(mesh, kSome));
 }
 
-// Random settings, and layouts with StridedShards of any split.
+// Random settings, and layouts with StridedShards of any split and unit.
 class Drawn {
  public:
   explicit Drawn(std::uint64_t seed) : dice_(seed) {}
@@ -202,9 +202,15 @@ class Drawn {
       case 3: return Partial(static_cast<Reduce>(dice_.one_in(2) ? 0 : dice_.below(5)));
       case 4:
       case 5:
-      case 6: return StridedShard(d, one_of({2, 2, 3, 4, 5, 6, 8, 16}));
+      case 6: return strided(d);
       default: return Shard(d);
     }
+  }
+
+  Placement strided(int d) {
+    const int unit = one_of({1, 1, 1, 2, 3, 5});
+    return StridedShard(d, unit > 1 && dice_.one_in(2) ? 1 : one_of({2, 2, 3, 4, 5, 6, 8, 16}),
+                        unit);
   }
 
   Placement target_of(const Placement& from, int tensor_dims) {

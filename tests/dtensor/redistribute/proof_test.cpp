@@ -151,8 +151,9 @@ int each_pair(const std::vector<Layout>& layouts, const Body& body) {
 
 TEST(PlanProof, EveryPairOnEightRanksGivesEveryRankItsPartWhateverTheSizes) {
   const auto layouts =
-      layouts_of(1, {Replicate(), Shard(0), Shard(1), StridedShard(0, 2), StridedShard(1, 3),
-                     Partial(), Partial(Reduce::Avg), Partial(Reduce::Min), Partial(Reduce::Max)});
+      layouts_of(1, {Replicate(), Shard(0), Shard(1), StridedShard(0, 2), StridedShard(1, 1, 2),
+                     StridedShard(1, 3), Partial(), Partial(Reduce::Avg), Partial(Reduce::Min),
+                     Partial(Reduce::Max)});
   for (std::int64_t size = 0; size < kSizes; ++size)
     each_pair(layouts, [&](const Layout& from, const Layout& to, int) {
       run_plan_on_sets({8}, {size, 5}, from, to);

@@ -296,7 +296,7 @@ TEST(Redistribute, IsTwiceDifferentiable) {
     const DeviceMesh mesh = init_device_mesh(world, {3}, {"tp"});
     for (const std::int64_t size : {1, 4, 6, 7}) {
       const Tensor full = counting(world, {size, 2});
-      for (Placement from : {Shard(0), Replicate(), StridedShard(0, 2)}) {
+      for (Placement from : {Shard(0), Replicate(), StridedShard(0, 2), StridedShard(0, 1, 2)}) {
         for (Placement to : {Replicate(), Shard(1), Shard(0)}) {
           DTensor x = distribute_tensor(full, mesh, from, std::nullopt);
           x.set_requires_grad(true);

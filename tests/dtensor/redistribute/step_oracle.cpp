@@ -61,7 +61,8 @@ int StepOracle::node_of(const Layout& layout) {
   node.layout = layout;
   for (int d = 0; d < tensor_dims(); ++d) {
     Splits splits;
-    for (const Placement& p : layout) splits.push_back(p.is_sharded(d) ? p.split : 0);
+    for (const Placement& p : layout)
+      splits.push_back(p.is_sharded(d) ? Split{p.split, p.unit} : Split{0, 1});
     node.held.push_back(positions_[index(d)].of(splits));
   }
   node.most = most_of(node);

@@ -117,6 +117,28 @@ TEST(CausalLM, NormsOfHeadsRunOnARanksOwnAndMoveNothing) {
   });
 }
 
+// sqrt(3072) is 55.4256, in bf16 55.5.
+TEST(CausalLM, ScalesEmbeddingsAsTheDtypeHoldsTheScale) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    for (const DType dtype : {DType::F32, DType::BF16}) {
+      nn::CausalLMConfig config = small_llama();
+      config.hidden_size = 3072;
+      config.head_dim = 2;
+      config.num_hidden_layers = 1;
+      config.embedding_scale = true;
+      config.dtype = dtype;
+      nn::CausalLM model(config, world);
+      std::vector<double> got;
+      model.model.layers[0].add_pre_hook(
+          [&](Module&, Inputs& inputs) { got = inputs.args.front().detach().to_vector(); });
+      fill_(model.model.embed_tokens.weight.detach(), 2);
+      co_await model.forward(integers(world, Shape{1, 2}, 11));
+      EXPECT_EQ(got.size(), 2U * 3072);
+      EXPECT_NEAR(got.front(), dtype == DType::BF16 ? 111 : 110.85125168440814, 1e-5);
+    }
+  });
+}
+
 TEST(CausalLM, RefusesLayersThatDoNotFitTheirWindows) {
   on_ranks(1, [](World& world) -> Task<void> {
     nn::CausalLMConfig config = small_llama();

@@ -6,12 +6,12 @@ namespace coshard::nn {
 namespace {
 
 KeyEffect effect(const char* family, const char* key, const char* value) {
-  return effect_of(*find_family(family), key, ConfigJson::parse(value));
+  return effect_of(key, ConfigJson::parse(value), find_family(family)->qkv_bias);
 }
 
-TEST(ConfigFamily, AreFour) {
-  EXPECT_EQ(family_names(), "llama, mistral, qwen2, qwen3");
-  EXPECT_EQ(find_family("gemma"), nullptr);
+TEST(ConfigFamily, AreFive) {
+  EXPECT_EQ(family_names(), "llama, mistral, qwen2, qwen3, gemma");
+  EXPECT_EQ(find_family("gemma2"), nullptr);
   EXPECT_STREQ(find_family("qwen3")->architecture, "Qwen3ForCausalLM");
 }
 
@@ -28,6 +28,7 @@ TEST(ConfigFamily, KnowsWhatAKeyChanges) {
   EXPECT_EQ(effect("mistral", "attention_bias", "false"), KeyEffect::None);
   EXPECT_EQ(effect("mistral", "attention_bias", "true"), KeyEffect::Refused);
   EXPECT_EQ(effect("qwen2", "attention_bias", "false"), KeyEffect::Refused);
+  EXPECT_EQ(effect("gemma", "use_bidirectional_attention", "true"), KeyEffect::Refused);
   EXPECT_EQ(effect("llama", "hidden_sizes", "null"), KeyEffect::Unknown);
 }
 

@@ -16,7 +16,8 @@ using testing::ScratchFolder;
 
 const char* const kCases[] = {"llama",      "llama_linear", "llama_dynamic", "llama_llama3",
                               "llama_yarn", "llama_gelu",   "llama_biases",  "mistral",
-                              "qwen2",      "qwen2_window", "qwen3"};
+                              "qwen2",      "qwen2_window", "qwen3",         "llama_odd",
+                              "qwen3_few",  "gemma"};
 
 std::string folder_of(const std::string& name) { return COSHARD_TEST_MODELS "/" + name; }
 
@@ -153,7 +154,13 @@ TEST(CausalLM, S56WhatIsNotSupportedIsRefusedWithKeyAndValue) {
       {"llama", R"({"hidden_act": null})", "config.json: hidden_act null"},
       {"qwen2", R"({"use_sliding_window": true, "max_window_layers": null})",
        "config.json: max_window_layers null"},
-      {"gemma", "{}", "config.json: model_type \"gemma\" is not supported"},
+      {"gemma2", "{}", "config.json: model_type \"gemma2\" is not supported"},
+      {"gpt2", "{}", "config.json: model_type \"gpt2\" is not supported"},
+      {"gemma", R"({"hidden_act": "silu"})", "config.json: hidden_act \"silu\" is not supported"},
+      {"gemma", R"({"hidden_activation": "gelu"})",
+       "config.json: hidden_activation \"gelu\" is not supported"},
+      {"gemma", R"({"use_bidirectional_attention": true})",
+       "config.json: use_bidirectional_attention true changes"},
   };
   for (const auto& c : cases)
     EXPECT_EQ(refusal(c.type, c.members).find(c.begin), 0U) << refusal(c.type, c.members);
@@ -232,6 +239,21 @@ TEST(CausalLM, AbsentAndNullKeysHaveTheFamilysDefaults) {
   EXPECT_EQ(read("mistral", R"({"sliding_window": null})").sliding_window, 0);
   EXPECT_EQ(read(ConfigJson{{"model_type", "qwen3"}}).head_dim, 128);
   EXPECT_EQ(read(ConfigJson{{"model_type", "qwen2"}}).vocab_size, 151936);
+}
+
+TEST(CausalLM, S52GemmasAreTiedAndHaveTheirOwnSizes) {
+  const CausalLMConfig bare = read(ConfigJson{{"model_type", "gemma"}});
+  EXPECT_EQ(bare.hidden_size, 3072);
+  EXPECT_EQ(bare.num_hidden_layers, 28);
+  EXPECT_EQ(bare.head_dim, 256);
+  EXPECT_EQ(bare.num_key_value_heads, 16);
+  EXPECT_EQ(bare.pad_token_id, 0);
+  EXPECT_TRUE(bare.tie_word_embeddings && bare.norm_offset && bare.embedding_scale);
+  EXPECT_EQ(read("gemma", R"({"pad_token_id": null})").pad_token_id, std::nullopt);
+  // Older files say gelu, and mean that by tanh.
+  for (const char* members : {"{}", R"({"hidden_act": "gelu", "hidden_activation": null})",
+                              R"({"hidden_activation": "gelu_pytorch_tanh"})"})
+    EXPECT_EQ(read("gemma", members).hidden_act, HiddenAct::GeluTanh);
 }
 
 TEST(CausalLM, QwensSlideInTheLayersThatTheConfigNames) {

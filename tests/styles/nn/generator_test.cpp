@@ -103,6 +103,54 @@ TEST(Generator, ShardedLogitsMoveEightBytesPerPrompt) {
   });
 }
 
+TEST(Generator, GPT2WritesWhatItWritesWithoutACache) {
+  on_ranks(2, [](World& world) -> Task<void> {
+    nn::GPT2Config config;
+    config.vocab_size = 37, config.n_positions = 20, config.n_embd = 16;
+    config.n_layer = 2, config.n_head = 4, config.initializer_range = 0.5;
+    config.dtype = DType::F64;
+    for (const bool sequence : {false, true}) {
+      nn::GPT2 model(config, world);
+      Task<void> cut = parallelize_module(model, line(world), model.plan(sequence));
+      co_await std::move(cut);
+      model.train(false);
+      nn::Generator generator(model, {.max_new_tokens = 12});
+      const std::vector<Tokens> prompts = some_prompts(3, 37, 5);
+      Task<std::vector<Tokens>> run = generated(generator, prompts);
+      const std::vector<Tokens> made = co_await std::move(run);
+      for (std::size_t i = 0; i < prompts.size(); ++i) {
+        Task<Tokens> alone = greedy_without_cache(world, model, prompts[i], 12);
+        EXPECT_EQ(made[i], co_await std::move(alone)) << "prompt " << i;
+      }
+      Task<void> start = generator.start({{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}});
+      const std::string error = co_await refusal(std::move(start));
+      EXPECT_CONTAINS(error, "take 21 positions, but the model has 20");
+    }
+  });
+}
+
+TEST(Generator, HeadsThatDoNotDivideGiveTheSameText) {
+  for (const auto& [heads, key_heads] : {std::pair{9, 3}, {8, 2}}) {
+    std::vector<Tokens> want;
+    for (const int ranks : {1, 2, 3, 4}) {
+      std::vector<Tokens> made;
+      on_ranks(ranks, [&, h = heads, k = key_heads](World& world) -> Task<void> {
+        nn::CausalLMConfig config = speaking_llama();
+        config.num_attention_heads = h, config.num_key_value_heads = k, config.head_dim = 2;
+        nn::CausalLM model(config, world);
+        Task<void> cut = parallelize_module(model, line(world), model.plan());
+        co_await std::move(cut);
+        nn::Generator generator(model, {.max_new_tokens = 12});
+        Task<std::vector<Tokens>> run = generated(generator, some_prompts(3, 37, 2));
+        const std::vector<Tokens> texts = co_await std::move(run);
+        if (world.rank() == 0) made = texts;
+      });
+      if (ranks == 1) want = made;
+      EXPECT_EQ(made, want) << heads << " heads on " << ranks << " ranks";
+    }
+  }
+}
+
 TEST(Generator, ACacheIsUsedAgainByShorterPrompts) {
   on_ranks(1, [](World& world) -> Task<void> {
     nn::CausalLM model(speaking_llama(), world);
@@ -129,7 +177,7 @@ TEST(Generator, RefusesBadPromptsBeforeTheFirstToken) {
         {{}, "no prompt"},
         {{{1}, {}}, "prompt 1 has no tokens"},
         {{{1, -2}}, "token -2"},
-        {{{1, 37}}, "id 37 is out of bounds"},
+        {{{1, 37}}, "token 37"},
         {{{1, 2, 3, 4, 5, 6, 7, 8, 9}}, "take 13 slots of the cache, which has 12"}};
     for (const auto& [prompts, part] : bad) {
       Task<void> start = generator.start(prompts);

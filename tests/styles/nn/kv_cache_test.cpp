@@ -140,7 +140,7 @@ Task<void> compare_documents(World& world, bool recompute) {
   nn::CausalLMConfig config = speaking_llama();
   auto [plain, model] = twins<nn::CausalLM>(config, world);
   if (recompute)
-    for (std::size_t i = 0; i < model->blocks().size(); ++i) model->blocks()[i].set_recompute();
+    for (const auto& block : model->blocks()) block->set_recompute();
   const std::vector<std::vector<std::int64_t>> lengths = {{3, 5}, {8}};
   const Tensor ids = integers(world, Shape{2, 8}, 37), seed = random(world, Shape{2, 8, 37});
   Tensor logits;

@@ -29,11 +29,11 @@ std::shared_ptr<const Spec> make_spec(const DeviceMesh& mesh, const Layout& layo
 // tensors stay.
 void forget_dropped_meshes();
 
-// Size and offset of chunk `index` when `size` is split into n by torch.chunk.
+// Size and offset of chunk `index` when `size` is split into n by torch.chunk, in whole units.
 struct Chunk {
   std::int64_t size, offset;
 };
-Chunk chunk_of(std::int64_t size, std::int64_t n, std::int64_t index);
+Chunk chunk_of(std::int64_t size, std::int64_t n, std::int64_t index, std::int64_t unit = 1);
 
 // The positions along tensor dimension `dim` that `coordinate` holds, in order, as ranges; mesh
 // dimensions shard one after the other, the first one first.

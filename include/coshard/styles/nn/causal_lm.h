@@ -1,27 +1,27 @@
 #pragma once
-// CausalLM: Llama 2 and 3, Mistral, Qwen 2 and 3 and what is built like them, with the config keys
-// and the module and parameter names of Hugging Face's …ForCausalLM, so that its files and
-// tensor-parallel plans fit. Owned by the user; rank's thread.
-#include <map>
-#include <string>
-
+// CausalLM: Llama 2 and 3, Mistral, Qwen 2 and 3, Gemma 1 and what is built like them, with the
+// config keys and the module and parameter names of Hugging Face's …ForCausalLM, so that its files
+// and tensor-parallel plans fit. Owned by the user; rank's thread.
 #include <coshard/styles/nn/causal_lm_config.h>
+#include <coshard/styles/nn/config_json.h>
 #include <coshard/styles/nn/embedding.h>
+#include <coshard/styles/nn/language_model.h>
 #include <coshard/styles/nn/linear.h>
 #include <coshard/styles/nn/norm.h>
-#include <coshard/styles/parallelize.h>
 
 #pragma GCC visibility push(default)
 namespace coshard {
 namespace nn {
 
 // `hidden_states` [batch, seq, hidden], by keyword or position, with seq not sharded -> the same
-// shape. Causal, within the window of a layer that slides; rotary positions 0 … seq-1. The outputs of q_proj, k_proj and v_proj are viewed as
-// [batch, seq, width / head_dim, head_dim], with width taken from the tensor: projections may be
-// plain, sharded with local outputs, or DTensors. Key head j serves query heads j·g … j·g+g-1,
-// where g is the config's group size. Error{BadInput}: a width that is not a multiple of head_dim;
-// local query heads that are not g times the local key heads (a sharded q_proj beside an unsharded
-// k_proj); attention_dropout in training.
+// shape. Causal, within the window of a layer that slides; rotary positions 0 … seq-1. The outputs
+// of q_proj, k_proj and v_proj are viewed as [batch, seq, width / head_dim, head_dim], with width
+// taken from the tensor: projections may be plain, sharded with local outputs, or DTensors. Key
+// head j serves query heads j·g … j·g+g-1, where g is the config's group size. ColwiseParallel
+// gives each rank whole groups, or, with fewer key heads than ranks, some query heads and all key
+// heads. Error{BadInput}: a width that is not a multiple of head_dim; local query heads that are
+// not g times the local key heads (a sharded q_proj beside a plain k_proj); attention_dropout in
+// training.
 class CausalLMAttention : public Module {
  public:
   CausalLMAttention(const CausalLMConfig& config, World& world, std::int64_t layer = 0);
@@ -39,6 +39,8 @@ class CausalLMAttention : public Module {
   };
   CausalLMAttention(const Checked& made, World& world, std::int64_t layer);
   Tensor heads(const Tensor& projected) const;
+  Tensor seen(const Tensor& x, std::int64_t queries) const;
+  std::int64_t heads_per_key() const;
   Task<Tensor> placed(Tensor projected, RMSNorm* norm);
 
   CausalLMConfig config_;
@@ -83,34 +85,33 @@ class CausalLMModel : public Module {
 
  protected:
   Task<Tensor> run(Tensor ids) override;
+
+ private:
+  double scale_;  // of the embeddings
 };
 
-// The tensor-parallel plan of transformers (base_model_tp_plan), except that the gradient of an input
-// shared by several projections is reduced once, not once per projection. Logits are a DTensor
-// sharded along the classes. sequence_parallel: between the blocks activations are sharded along
-// the sequence. qk_norm: of a model with those norms, which run on a rank's own heads.
+// The tensor-parallel plan of transformers (base_model_tp_plan), except that the gradient of an
+// input shared by several projections is reduced once, not once per projection. Logits are a
+// DTensor sharded along the classes. sequence_parallel: between the blocks activations are sharded
+// along the sequence. qk_norm: of a model with those norms, which run on a rank's own heads.
 ParallelPlan causal_lm_plan(bool sequence_parallel, bool qk_norm = false);
 
 // ids i64 [batch, seq] -> logits [batch, seq, vocab]. With tie_word_embeddings, lm_head.weight is
 // model.embed_tokens.weight. Error{BadInput}: as checked(config).
-class CausalLM : public Module {
+class CausalLM : public LanguageModel {
  public:
   CausalLM(const CausalLMConfig& config, World& world);
   CausalLMConfig config;
   CausalLMModel model;
   Linear lm_head;
 
-  // Of the folder that open_model read it from, and written beside the model: tokenizer.json,
-  // generation_config.json and what belongs to them, by name.
-  std::map<std::string, std::string> tokenizer_files;
-  std::map<std::string, std::string> folder_files() const override;  // these, and config.json
-  std::vector<std::string> unused_names() const override;            // frequencies of older files
-
-  // The layers, of which each is a unit for fully_shard.
-  ModuleList<CausalLMLayer>& blocks() { return model.layers; }
-  ParallelPlan plan(bool sequence_parallel = false) const {
+  std::string config_json() const override { return config_text(config); }
+  std::vector<std::string> unused_names() const override;  // frequencies of older files
+  std::vector<std::shared_ptr<Module>> blocks() const override;
+  ParallelPlan plan(bool sequence_parallel = false) const override {
     return causal_lm_plan(sequence_parallel, config.qk_norm);
   }
+  std::int64_t vocab_size() const override { return config.vocab_size; }
 
  protected:
   Task<Tensor> run(Tensor ids) override;

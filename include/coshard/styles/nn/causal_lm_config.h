@@ -40,7 +40,7 @@ struct ConfigText {
 
 // Defaults are those of a Llama; dtype is that of the parameters created here.
 struct CausalLMConfig {
-  std::string model_type = "llama";  // or mistral, qwen2, qwen3: how it is written
+  std::string model_type = "llama";  // or mistral, qwen2, qwen3, gemma: how it is written
   std::int64_t vocab_size = 32000;
   std::int64_t hidden_size = 4096;
   std::int64_t intermediate_size = 11008;
@@ -58,6 +58,8 @@ struct CausalLMConfig {
   bool qk_norm = false;                  // RMSNorm of each head of q and k, before the positions
   std::int64_t sliding_window = 0;       // a query sees the last `sliding_window` keys; 0: all
   std::vector<LayerType> layer_types{};  // which layers slide; empty: all, if there is a window
+  bool norm_offset = false;              // norms multiply by 1 + weight
+  bool embedding_scale = false;          // by sqrt(hidden_size), rounded to the dtype
   double attention_dropout = 0;          // forward in training refuses another value
   std::optional<std::int64_t> pad_token_id = std::nullopt;  // whose embedding gets no gradient
   bool tie_word_embeddings = false;

@@ -47,7 +47,7 @@ class Generator {
 
   // Runs the prompts, of any lengths, through the model. first_number: of the first prompt, for draws.
   // Error{BadInput}: no prompt, or an empty one; a token that the model does not have; prompts with
-  // max_new_tokens that the cache cannot hold.
+  // max_new_tokens for which the cache or the model has no positions.
   Task<void> start(std::vector<std::vector<std::int64_t>> prompts, std::int64_t first_number = 0);
   // The next token of each prompt, kFinished for those that ended before; valid until the next call.
   // nullopt: all are finished, or max_new_tokens were generated.
@@ -70,7 +70,8 @@ class Generator {
   void take(Row& row, std::int64_t token);
 
   Module& model_;
-  std::shared_ptr<Device> device_;  // the model's
+  std::shared_ptr<Device> device_;                               // the model's
+  std::int64_t vocabulary_ = INT32_MAX, positions_ = INT64_MAX;  // of a LanguageModel
   GenerationOptions options_;
   std::optional<KvCache> cache_;
   std::vector<Row> rows_;

@@ -3,6 +3,7 @@
 // the attention modules of a forward. Owned by the user; rank's thread.
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <coshard/dtensor/ops/ops.h>
@@ -77,7 +78,8 @@ Tensor place(const Tensor& x, const RotaryTable& table);
 Tensor place(const Tensor& x, double theta);
 // attention() of q, k, v [batch, heads, seq, head_dim]: causal, with a window unless that is 0; or of
 // the scope's keys, with those of its cache.
-Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, std::int64_t window = 0);
+Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, std::int64_t window = 0,
+              std::optional<double> scale = std::nullopt);
 // The columns of x [batch, seq, hidden] whose logits are wanted.
 Tensor wanted_columns(const Tensor& x);
 

@@ -42,9 +42,8 @@ class Linear : public Module {
   // rows, S(1) and R: so the term is sharded, or Partial, as y is, and costs no collective.
   std::shared_ptr<Linear> lora_A, lora_B;  // null: none
   LoraOptions lora = {};
-  // How many columns of the output stay together: the size of a head. ColwiseParallel with a local
-  // output refuses ranks that would hold a part of one.
-  std::int64_t group = 1;
+  // Which columns of the output, and of the input, stay together: those of heads.
+  FeatureGroups out_groups, in_groups;
 
   std::optional<ShardAxes> shard_axes(ShardBy way) const override;
   bool takes_shards() const override { return overlapping().overlap != Overlap::Off; }

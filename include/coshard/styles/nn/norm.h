@@ -33,15 +33,19 @@ struct RMSNormOptions {
   // Default as in torch.nn.RMSNorm: the epsilon of the dtype it computes in, f64 or f32.
   std::optional<double> eps = std::nullopt;
   bool affine = true;
+  bool offset = false;  // multiply by 1 + weight in f32, as Gemma; the weight is 0 at first
   DType dtype = DType::F32;
 };
 
+// A plain x beside a DTensor weight is the rank's own rows, such as those of its heads: the
+// weight's gradient is the sum over the ranks.
 class RMSNorm : public Module {
  public:
   RMSNorm(std::int64_t dim, World& world, RMSNormOptions options = {});
 
   std::int64_t dim;
   std::optional<double> eps;
+  bool offset;
   Tensor weight;  // [dim] (ones), or undefined
 
  protected:

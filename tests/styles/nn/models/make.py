@@ -23,10 +23,11 @@ SMALL = dict(
 WIDE = dict(
     vocab_size=32, hidden_size=32, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
     max_position_embeddings=64, rms_norm_eps=1e-5)
+GPT2 = dict(vocab_size=32, n_positions=64, n_embd=20, n_layer=2, n_head=5, n_inner=24, bos_token_id=1, eos_token_id=2)
 LLAMA3 = dict(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)
 YARN = dict(factor=4.0, original_max_position_embeddings=16)
 
-# case: weights, class, hyperparameters, rope_theta, rope_scaling
+# case: weights, class, hyperparameters, rope_theta (None: there are no rotary positions), rope_scaling
 CASES = {
     "llama": ("llama", "Llama", WIDE, 10000.0, None),
     "llama_linear": ("llama", "Llama", WIDE, 10000.0, dict(rope_type="linear", factor=2.5)),
@@ -42,29 +43,48 @@ CASES = {
     "qwen2_window": ("qwen2", "Qwen2", SMALL | dict(tie_word_embeddings=True, use_sliding_window=True, sliding_window=5, max_window_layers=1),
                      1000000.0, None),
     "qwen3": ("qwen3", "Qwen3", SMALL, 1000000.0, None),
+    # Heads that 2 and 4 ranks cannot share evenly, and fewer key heads than 3 or 4 ranks.
+    "llama_odd": ("llama_odd", "Llama", SMALL | dict(hidden_size=18, num_attention_heads=9, num_key_value_heads=3, attention_bias=True), 10000.0, None),
+    "qwen3_few": ("qwen3_few", "Qwen3", SMALL | dict(num_key_value_heads=2), 1000000.0, None),
+    "gemma": ("gemma", "Gemma", SMALL | dict(num_key_value_heads=1, head_dim=6, hidden_size=12), 10000.0, None),
+    "gpt2": ("gpt2", "GPT2", GPT2, None, None),
+    "gpt2_scales": ("gpt2", "GPT2", GPT2 | dict(scale_attn_by_inverse_layer_idx=True, activation_function="gelu", reorder_and_upcast_attn=True,
+                                                layer_norm_epsilon=1e-3), None, None),
 }
 GRADIENTS = ("layers.0.self_attn.q_", "layers.1.self_attn.k_", "layers.0.self_attn.o_proj.bias", "layers.0.mlp.gate_proj.bias",
-             "layers.1.self_attn.q_norm", "input_layernorm", "embed_tokens", "model.norm")
+             "layers.1.self_attn.q_norm", "layers.0.self_attn.k_norm", "input_layernorm", "embed_tokens", "model.norm",
+             "wte", "wpe", "h.1.ln_1", "h.0.attn.c_", "h.1.mlp.c_fc")
 
 
 def model_of(kind, keys, theta, scaling):
     config = getattr(transformers, kind + "Config")
-    if transformers.__version__.startswith("4."):
+    if theta is None:
+        config = config(**keys)
+    elif transformers.__version__.startswith("4."):
         # Mistral's takes rope_scaling as any unknown key.
         config = config(**keys, rope_theta=theta, rope_scaling=scaling and dict(scaling))
     else:
         config = config(**keys, rope_parameters=dict(rope_theta=theta, **(scaling or {"rope_type": "default"})))
     torch.manual_seed(0)
-    return getattr(transformers, kind + "ForCausalLM")._from_config(config, attn_implementation="eager").eval()
+    return made(kind, config)
 
 
-def drawn(model):
+def class_of(kind):
+    return kind + ("LMHeadModel" if kind == "GPT2" else "ForCausalLM")
+
+
+def made(kind, config):
+    return getattr(transformers, class_of(kind))._from_config(config, attn_implementation="eager").eval()
+
+
+def drawn(model, kind):
     """Weights that make attention uneven and positions matter."""
     generator = torch.Generator().manual_seed(5)
     weights = {}
     for name, p in model.named_parameters():
         noise = torch.randn(p.shape, generator=generator)
-        value = 1 + 0.2 * noise if name.endswith("norm.weight") else 0.3 * noise
+        scales = name.endswith(("norm.weight", "ln_1.weight", "ln_2.weight", "ln_f.weight"))
+        value = (0 if kind == "Gemma" else 1) + 0.2 * noise if scales else 0.3 * noise
         weights[name] = value.to(torch.bfloat16)
     return weights
 
@@ -127,7 +147,7 @@ def read(folder):
     """Compares with models of the config.json files that coshard wrote below `folder`."""
     for case, (name, kind, *_) in CASES.items():
         config = transformers.AutoConfig.from_pretrained(folder / case)
-        model = getattr(transformers, kind + "ForCausalLM")._from_config(config, attn_implementation="eager").eval()
+        model = made(kind, config)
         stored = {n: w.float() for n, w in load_file(HERE / f"{name}.safetensors").items()}
         _, unexpected = model.load_state_dict(stored, strict=False)
         assert not unexpected, (case, unexpected)
@@ -138,15 +158,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--read", type=pathlib.Path, help=read.__doc__)
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--only", nargs="+", default=list(CASES), metavar="CASE", help="these cases alone")
     args = parser.parse_args()
     if args.read:
         return read(args.read)
     check = args.check
     weights = {}
-    for case, (name, kind, keys, theta, scaling) in CASES.items():
+    for case in args.only:
+        name, kind, keys, theta, scaling = CASES[case]
         model = model_of(kind, keys, theta, scaling)
         if name not in weights:
-            weights[name] = drawn(model)
+            weights[name] = drawn(model, kind)
             put(HERE / f"{name}.safetensors", weights[name], check)
         missing, unexpected = model.load_state_dict({n: w.float() for n, w in weights[name].items()}, strict=False)
         assert not unexpected and set(missing) <= {"lm_head.weight"}, (case, missing, unexpected)
@@ -155,9 +177,10 @@ def main():
         old = transformers.__version__.startswith("4.")
         if old or not check:
             text = json.loads(model.config.to_json_string())
-            text["architectures"] = [kind + "ForCausalLM"]
+            text["architectures"] = [class_of(kind)]
             (HERE / case / ("config_of_4.json" if old else "config.json")).write_text(json.dumps(text, indent=2, sort_keys=True) + "\n")
-    put(HERE / "rope.safetensors", rope(), check)
+    if len(args.only) == len(CASES):
+        put(HERE / "rope.safetensors", rope(), check)
     print(transformers.__version__, "compared" if check else "written")
 
 

@@ -1,0 +1,213 @@
+#include "examples/llama/generate.h"
+
+#include <chrono>
+#include <fstream>
+#include <iostream>
+
+#include "profiling/json.h"
+
+namespace coshard::llama {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Ids = std::vector<std::int64_t>;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+void add_common(CLI::App& app, GenerateOptions& o) {
+  const std::string file = " [generation_config.json]";
+  app.add_option("folder", o.folder, "a Hugging Face folder: config, tokenizer and model")
+      ->required();
+  app.add_option("--system", o.system, "the system message of the conversation");
+  app.add_option("--template", o.chat_template,
+                 "chatml, llama3, mistral, gemma or none, for a folder whose own is not known");
+  app.add_option("--dtype", o.dtype_name, "f32, bf16 or f16 instead of the folder's");
+  app.add_flag("--greedy", o.greedy, "always the most likely token");
+  app.add_option("--tokens", o.tokens, "at most as many new ones" + file);
+  app.add_option("--temperature", o.temperature, "of the draw; 0: --greedy" + file);
+  app.add_option("--top-k", o.top_k, "draw from the k most likely; 0: from all" + file);
+  app.add_option("--top-p", o.top_p, "and from the fewest that have p together" + file);
+  app.add_option("--repetition-penalty", o.repetition_penalty, "1: none" + file);
+  app.add_option("--seed", o.seed, "of the draws")->capture_default_str();
+  cli::add_world_options(app, o);
+}
+
+nn::GenerationOptions generation_of(const GenerateOptions& o) {
+  nn::GenerationOptions of = nn::read_generation_config(o.folder);
+  of.max_new_tokens = o.tokens.value_or(of.max_new_tokens);
+  of.temperature = o.greedy ? 0 : o.temperature.value_or(of.temperature);
+  of.top_k = o.top_k.value_or(of.top_k);
+  of.top_p = o.top_p.value_or(of.top_p);
+  of.repetition_penalty = o.repetition_penalty.value_or(of.repetition_penalty);
+  of.seed = o.seed;
+  CS_REQUIRE(!o.greedy || o.temperature.value_or(0) == 0, "--greedy with --temperature ",
+             o.temperature.value_or(0), "; leave one out");
+  CS_REQUIRE(of.temperature > 0 || (!o.top_k && !o.top_p),
+             "--top-k and --top-p need a --temperature above 0");
+  return of;
+}
+
+Task<std::shared_ptr<nn::LanguageModel>> opened(World& world, const GenerateOptions& o) {
+  nn::OpenModelOptions how;
+  LoadOptions reading;
+  if (!o.dtype_name.empty()) {
+    how.dtype = parse_dtype(o.dtype_name);
+    reading.cast = Cast::Any;
+  }
+  const auto model = nn::open_model(o.folder, world, how);
+  model->train(false);
+  if (world.size() > 1) {
+    Task<void> cut =
+        parallelize_module(*model, init_device_mesh(world, {world.size()}, {"tp"}), model->plan());
+    co_await std::move(cut);
+  }
+  Task<LoadReport> loading = load(*model, o.folder, reading);
+  co_await std::move(loading);
+  co_return model;
+}
+
+struct Answers {
+  std::vector<Ids> ids;
+  double prefill_s = 0, decode_s = 0;
+  std::int64_t decoded = 0;  // tokens after the first of each
+};
+
+// Answers to prompts; the only one is printed by rank 0 as it grows.
+Task<Answers> answers(World& world, const Speaker& speaker, nn::Generator& generator,
+                      std::vector<Ids> prompts) {
+  Answers made{std::vector<Ids>(prompts.size())};
+  const bool streams = world.rank() == 0 && prompts.size() == 1;
+  TextStream text(speaker.tokenizer, true);
+  const Clock::time_point begin = Clock::now();
+  Task<void> start = generator.start(std::move(prompts));
+  co_await std::move(start);
+  for (std::int64_t step = 0;; ++step) {
+    Task<std::optional<std::span<const std::int64_t>>> next = generator.next();
+    const auto tokens = co_await std::move(next);
+    if (!tokens) break;
+    if (step == 0) made.prefill_s = seconds_since(begin);
+    for (std::size_t i = 0; i < made.ids.size(); ++i) {
+      const std::int64_t token = (*tokens)[i];
+      if (token == nn::Generator::kFinished) continue;
+      made.ids[i].push_back(token);
+      made.decoded += step > 0 ? 1 : 0;
+      if (streams) std::cout << text.next(token) << std::flush;
+    }
+  }
+  made.decode_s = seconds_since(begin) - made.prefill_s;
+  if (streams) std::cout << text.rest() << std::endl;
+  co_return made;
+}
+
+void write_json(const GenerateOptions& o, const Speaker& speaker, const std::vector<Ids>& prompts,
+                const Answers& made, const nn::Generator& generator) {
+  Json json{{"prompt_ids", prompts}, {"ids", made.ids}, {"texts", Json::array()}};
+  for (const Ids& ids : made.ids) json["texts"].push_back(speaker.tokenizer.decode(ids, true));
+  json["prefill_s"] = made.prefill_s;
+  json["decode_s"] = made.decode_s;
+  json["decoded"] = made.decoded;
+  json["cache_bytes"] = generator.cache()->bytes();
+  std::ofstream out(o.json);
+  out << json.dump(1) << '\n';
+  out.close();
+  CS_REQUIRE(out, "--json ", o.json, ": cannot be written");
+}
+
+// A line of rank 0's stdin, on all ranks; nullopt: the end of the file.
+Task<std::optional<std::string>> shared_line(World& world) {
+  std::string line;
+  bool there = false;
+  if (world.rank() == 0) {
+    std::cout << "> " << std::flush;
+    there = static_cast<bool>(std::getline(std::cin, line));
+  }
+  if (world.size() > 1) {
+    const DeviceMesh mesh = init_device_mesh(world, {world.size()}, {"tp"});
+    const double length = there ? static_cast<double>(line.size()) : -1;
+    const Tensor size = Tensor::from_values(world.device(), Shape{1}, DType::I64, {length});
+    const auto everywhere = [&](const Tensor& x) {
+      return to_local(distribute_tensor(x, mesh, Replicate())).to_vector();
+    };
+    const double count = everywhere(size)[0];
+    there = count >= 0;
+    std::vector<double> bytes(static_cast<std::size_t>(std::max(count, 0.0)));
+    if (world.rank() == 0)
+      for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<unsigned char>(line[i]);
+    if (!bytes.empty())
+      bytes = everywhere(Tensor::from_values(
+          world.device(), Shape{static_cast<std::int64_t>(bytes.size())}, DType::I64, bytes));
+    line.clear();
+    for (const double byte : bytes) line += static_cast<char>(static_cast<int>(byte));
+  }
+  if (!there) co_return std::nullopt;
+  co_return line;
+}
+
+std::vector<Message> conversation(const GenerateOptions& o) {
+  if (o.system.empty()) return {};
+  return {{"system", o.system}};
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, GenerateOptions& o) {
+  add_common(app, o);
+  app.add_option("--prompt", o.prompts, "what is asked; several are answered as one batch")
+      ->required();
+  app.add_flag("--raw", o.raw, "goes on with the prompt, without a chat template");
+  app.add_option("--json", o.json, "a file for ids, texts and figures");
+}
+
+void add_chat(CLI::App& app, GenerateOptions& o) { add_common(app, o); }
+
+Speaker::Speaker(const GenerateOptions& o)
+    : options(o), tokenizer(Tokenizer::open(o.folder)), generation(generation_of(o)) {}
+
+std::vector<std::int64_t> Speaker::ids_of(const std::vector<Message>& messages) const {
+  if (options.raw) return tokenizer.encode(messages.back().content);
+  return tokenizer.encode(chat_prompt(options.folder, options.chat_template, messages), false);
+}
+
+Task<void> generate(World& world, const Speaker& speaker) {
+  const GenerateOptions& o = speaker.options;
+  std::vector<Ids> prompts;
+  for (const std::string& prompt : o.prompts) {
+    std::vector<Message> messages = conversation(o);
+    messages.push_back({"user", prompt});
+    prompts.push_back(speaker.ids_of(messages));
+  }
+  Task<std::shared_ptr<nn::LanguageModel>> opening = opened(world, o);
+  const std::shared_ptr<nn::LanguageModel> model = co_await std::move(opening);
+  nn::Generator generator(*model, speaker.generation);
+  Task<Answers> answering = answers(world, speaker, generator, prompts);
+  const Answers made = co_await std::move(answering);
+  if (world.rank() != 0) co_return;
+  if (prompts.size() > 1)
+    for (std::size_t i = 0; i < prompts.size(); ++i)
+      std::cout << o.prompts[i] << "\n" << speaker.tokenizer.decode(made.ids[i], true) << "\n\n";
+  std::cerr << str_cat(
+      "prefill ", made.prefill_s, " s, ", made.decoded, " tokens in ", made.decode_s,
+      " s: ", static_cast<double>(made.decoded) / std::max(made.decode_s, 1e-9), " tokens/s\n");
+  if (!o.json.empty()) write_json(o, speaker, prompts, made, generator);
+}
+
+Task<void> chat(World& world, const Speaker& speaker) {
+  Task<std::shared_ptr<nn::LanguageModel>> opening = opened(world, speaker.options);
+  const std::shared_ptr<nn::LanguageModel> model = co_await std::move(opening);
+  nn::Generator generator(*model, speaker.generation);
+  std::vector<Message> messages = conversation(speaker.options);
+  for (;;) {
+    Task<std::optional<std::string>> reading = shared_line(world);
+    const std::optional<std::string> line = co_await std::move(reading);
+    if (!line) co_return;
+    if (line->empty()) continue;
+    messages.push_back({"user", *line});
+    Task<Answers> answering = answers(world, speaker, generator, {speaker.ids_of(messages)});
+    const Answers made = co_await std::move(answering);
+    messages.push_back({"assistant", speaker.tokenizer.decode(made.ids[0], true)});
+  }
+}
+
+}  // namespace coshard::llama
