@@ -121,20 +121,26 @@ const std::vector<Named>& by_name() {
   return all;
 }
 
-// The xxh3-64 of template texts. Those with two hashes write the line end as one character or as \n.
+// The xxh3-64 of template texts as published, with line ends as one character or as \n.
 struct Hashed {
   std::vector<std::uint64_t> hashes;
   Template write;
 };
 const std::vector<Hashed>& by_hash() {
   static const std::vector<Hashed> all{
+      // ChatML, SmolLM2, Qwen2, Qwen2.5
       {{0xa04f41d813a07b13, 0x4c6e807ee5fe9f4a}, chatml_of("")},
       {{0x99ab995e9629dacd, 0x83059ddcb62b07a0},
        chatml_of("You are a helpful AI assistant named SmolLM, trained by Hugging Face")},
       {{0xd5d943bd0bd9082f, 0xc79034a9d5f0ae58}, chatml_of("You are a helpful assistant.")},
-      {{0x9799ad6e2dea0594, 0x866fc8fa50da12fe}, llama3},
+      {{0x639547fe4d33fa67, 0x2469c9508f79506e},
+       chatml_of("You are Qwen, created by Alibaba Cloud. You are a helpful assistant.")},
+      // Llama 3, also without a condition on the generation prompt
+      {{0x9799ad6e2dea0594, 0x866fc8fa50da12fe, 0xb97891b7adc1beb8, 0x80e4830e93c6d9f7}, llama3},
+      // Mistral 7B Instruct v0.1, v0.2
       {{0xb7f52373b11c60d7}, mistral_of(" ")},
       {{0xa5d004210ebce758}, mistral_of("")},
+      // Gemma 1, Gemma 2
       {{0x2c2e86beabccd2a4, 0x344edb205734f341}, gemma},
   };
   return all;
@@ -200,9 +206,12 @@ const Template& template_of(const FolderTemplate& folder) {
 std::string chat_prompt(const std::string& folder, std::string_view name,
                         std::span<const Message> messages) {
   CS_REQUIRE(!messages.empty(), "a conversation of no messages has no prompt");
-  for (const Message& message : messages)
+  for (const Message& message : messages) {
+    CS_REQUIRE(message.role == "system" || message.role == "user" || message.role == "assistant",
+               "role '", shortened(message.role), "' is none of system, user and assistant");
     CS_REQUIRE(invalid_utf8(message.content) == std::string_view::npos,
                "a message is not UTF-8 at byte ", invalid_utf8(message.content));
+  }
   const FolderTemplate found = read_folder(folder);
   if (name.empty()) return template_of(found)(messages, found.tokens);
   for (const Named& known : by_name())

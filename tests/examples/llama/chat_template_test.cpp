@@ -74,6 +74,7 @@ TEST_F(ChatTemplate, WhatNoTemplateKnowsIsRefused) {
   EXPECT_NE(message_of("mistral", {{"user", "a"}, {"user", "b"}}).find("message 1"),
             std::string::npos);
   EXPECT_NE(message_of("chatml", {}), "");
+  EXPECT_NE(message_of("chatml", {{"tool", "t"}}).find("tool"), std::string::npos);
 }
 
 }  // namespace
