@@ -78,5 +78,7 @@ extern const char* const kCopyOfView;
 // The same for one that follows what it shows, and handles to its memory.
 extern const char* const kCopiedView;
 extern const char* const kUnsureView;
+// Of another library's memory (from_dlpack).
+extern const char* const kReadOnly;
 
 }  // namespace coshard

@@ -88,6 +88,7 @@ void* Tensor::data() const {
              " shares memory with a copy that a view operator made, and what is written there does "
              "not reach what that is a view of; read const_data(), or change the view by operators "
              "or a clone() by data()");
+  CS_REQUIRE(unwritable() != kReadOnly, "data: ", *this, " ", kReadOnly, ", or read const_data()");
   wait();
   if (!impl_->storage->buffer->reader.expired() || !impl_->storage->buffer->more_readers.empty())
     wait_for_readers("data");
@@ -104,6 +105,9 @@ const char* const kCopiedView =
 const char* const kUnsureView =
     "is a copy of a tensor whose strides from_local was not told, so that it may share memory on "
     "one device; give from_local `stride`, or change a clone() of this";
+
+const char* const kReadOnly =
+    "is memory that another library has given for reading; change a clone() of it";
 
 Tensor Tensor::base() const {
   Tensor base;

@@ -21,6 +21,7 @@
 #include <coshard/dtensor/distribute/random.h>
 #include <coshard/dtensor/distribute/replica_guard.h>
 #include <coshard/dtensor/mesh/device_mesh.h>
+#include <coshard/dtensor/ops/dlpack.h>
 #include <coshard/dtensor/ops/explicit_redistribution.h>
 #include <coshard/dtensor/ops/op.h>
 #include <coshard/dtensor/ops/ops.h>
