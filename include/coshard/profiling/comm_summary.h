@@ -32,7 +32,8 @@ class CommSummary : public Observer {
     // The time during which at least one was in flight, from issue (on a stream: from its begin
     // there) until its data were complete; only those that were awaited count.
     std::int64_t in_flight_ns = 0;
-    // Stood still in an await, no coroutine of the rank running: also while the host helped.
+    // Stood still in an await, no coroutine of the rank running: also while the host helped, and if
+    // the await was given up or failed.
     std::int64_t exposed_ns = 0;
     std::int64_t blocked_ns = 0;     // of in_flight_ns, stood still in any await
     double hidden() const;           // share of in_flight_ns in which it did not, in [0, 1]

@@ -108,6 +108,7 @@ Poll LocalWork::poll(Poller by, int part) {
   if (settled_ || communicator_->group().poisoned()) return Poll::Done;
   if (part == kAll ? complete() : part < 0 || part >= parts() || part_complete(part))
     return Poll::Done;
+  if (by == Poller::Look) return Poll::Pending;
   return help() || communicator_->help_any() ? Poll::Progressed : Poll::Pending;
 }
 
@@ -158,9 +159,13 @@ bool LocalWork::is_there(int) {
 }
 
 void LocalWork::wait(int part) {
-  if (part == kAll) return wait_for_all();
-  check_part(part);
-  wait_part(part);
+  if (part != kAll) check_part(part);
+  try {
+    part == kAll ? wait_for_all() : wait_part(part);
+  } catch (...) {
+    end_wait();
+    throw;
+  }
 }
 
 void LocalWork::wait_for_all() {
