@@ -270,7 +270,8 @@ TEST(ObserverTimes, AreNoneOfWhatWasThereBefore) {
 Task<void> fails(const Work& work, std::chrono::nanoseconds most, bool in_place) {
   const WaitLimit limit(most);
   try {
-    in_place ? work.wait() : co_await work;
+    if (in_place) work.wait();
+    co_await work;
     ADD_FAILURE() << "it takes longer";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::Timeout);
