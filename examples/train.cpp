@@ -20,6 +20,7 @@
 #include <numbers>
 #include <thread>
 
+#include "dtensor/checkpoint/manifest.h"
 #include "kernels/philox.h"
 #include "profiling/child_process.h"
 #include "profiling/json.h"
@@ -86,11 +87,14 @@ void add_options(CLI::App& app, Options& o) {
   add_text("--text", o.text, "training text; every twentieth 4 KiB block is held out");
   add_text("--save", o.save, "keep checkpoints in this folder: at the end, and when it is stopped");
   add("--every", o.every, 1, kMost, "save after every so many steps as well");
+  app.get_option("--every")->default_str("");  // 0: it does not
   add("--keep", o.keep, 1, kMost, "how many checkpoints stay, the newest ones");
   app.add_flag("--resume", o.resume,
-               "go on from the newest checkpoint, if there is one, on any plan and ranks");
+               "go on from the newest checkpoint, if there is one, on any plan and ranks, with the "
+               "same --text, --seq, --batch and --seed; --lr, --warmup and --steps may change");
   add_text("--trace", o.trace, "write a Chrome trace to this file");
-  add("--trace-steps", o.trace_steps, 1, kMost, "steps to trace, starting with the second");
+  add("--trace-steps", o.trace_steps, 1, kMost,
+      "steps to trace, starting with the second, or the only one");
   add_text("--json", o.json, "write the results as JSON to this file");
   add_text("--prompt", o.prompt, "prompt for the sample");
   add("--sample", o.sample, 0, kMost, "bytes to generate at the end; 0 for none");
@@ -109,6 +113,9 @@ std::optional<Options> parse_options(int argc, char** argv) {
   if (app.count("--link") > 0) o.link_name = app["--link"]->as<std::string>();
   CS_REQUIRE(app.count("--trace-steps") == 0 || !o.trace.empty(), "--trace-steps ", o.trace_steps,
              " needs --trace");
+  CS_REQUIRE(o.trace.empty() || o.steps > 0, "--trace needs a step, --steps is 0");
+  CS_REQUIRE(!o.measure_links || o.overlap == "auto", "--measure-links is for --overlap auto, not ",
+             o.overlap);
   for (const char* name : {"--every", "--keep", "--resume"})
     CS_REQUIRE(app.count(name) == 0 || !o.save.empty(), name, " needs --save");
   CS_REQUIRE(o.device == DeviceKind::Cpu || (!o.link && o.progress_threads == 0),
@@ -163,6 +170,9 @@ class Text {
     }
     CS_REQUIRE(starts_ > 0, "--text ", path, ": its ", bytes.size(),
                " bytes hold no sequence of --seq ", seq, " + 1 bytes");
+  }
+  std::int64_t hash() const {
+    return static_cast<std::int64_t>(hash_of_chunk(std::as_bytes(std::span(bytes))));
   }
   std::size_t held_out_blocks() const { return bytes.size() / kBlock / kHoldOut; }
   std::size_t held_out_begin(std::size_t i) const { return ((i + 1) * kHoldOut - 1) * kBlock; }
@@ -384,10 +394,13 @@ Task<Tensor> train_step(LanguageModel& model, AdamW& optimizer, const Text& text
   co_return mean.front();
 }
 
-// The checkpoints of --save, which train_steps has opened, and what they refer to.
+// The checkpoints of --save, which train_steps has opened, and what they refer to: all that a step's
+// batch depends on.
 struct Saving {
   const Options& options;
+  std::int64_t text_here, text = text_here;  // hashes
   std::int64_t seed = static_cast<std::int64_t>(options.seed);
+  std::int64_t batch = options.batch, seq = options.seq;
   std::optional<Checkpoints> kept = {};
 
   // The step to go on from.
@@ -395,14 +408,32 @@ struct Saving {
     if (options.save.empty()) co_return 0;
     const CheckpointsOptions how{.every = options.every, .keep = options.keep};
     kept.emplace(model.module, options.save, how).add("optimizer", optimizer).add("seed", seed);
+    kept->add("batch", batch).add("seq", seq).add("text", text);
     if (!options.resume) {
       co_await kept->start();
       co_return 0;
     }
     const std::int64_t step = co_await kept->resume();
-    CS_REQUIRE(static_cast<std::uint64_t>(seed) == options.seed, "--seed ", options.seed, ", but ",
-               options.save, " was trained with --seed ", static_cast<std::uint64_t>(seed));
+    require_same("--seed", options.seed, static_cast<std::uint64_t>(seed));
+    require_same("--batch", options.batch, batch);
+    require_same("--seq", options.seq, seq);
+    CS_REQUIRE(text == text_here, "--text ", options.text, ": ", options.save,
+               " was trained on another text; give that, or begin in another folder");
+    if (model.world.rank() == 0) announce(step);
     co_return static_cast<int>(step);
+  }
+  template <class Number>
+  void require_same(const char* option, Number here, std::type_identity_t<Number> there) const {
+    CS_REQUIRE(here == there, option, ' ', here, ", but ", options.save, " was trained with ",
+               option, ' ', there);
+  }
+  void announce(std::int64_t step) const {
+    std::string line = str_cat("goes on from ", kept->path(step));
+    if (!std::filesystem::exists(kept->path(step)))
+      line = str_cat(options.save, " has no checkpoint: begins with step 1");
+    else if (step >= options.steps)
+      line += str_cat(", which has all ", options.steps, " steps: give more --steps");
+    std::cout << line << std::endl;
   }
   bool due(int step, bool last) const {
     return kept && (last || (options.every > 0 && step % options.every == 0));
@@ -428,7 +459,7 @@ Task<bool> train_steps(LanguageModel& model, const Text& text, Outcome& outcome)
   Outcome* const told = world.rank() == 0 ? &outcome : nullptr;
   AdamW optimizer(model.module.parameters(), {.betas = {0.9, 0.95}, .weight_decay = 0.1});
   const int traced = options.trace.empty() ? 0 : options.trace_steps;
-  Saving saving{options};
+  Saving saving{options, text.hash()};
   int step = co_await saving.begin(model, optimizer);
   StepLog log(world, {step, options.steps, options.log_every, options.tokens(), traced}, outcome);
   bool last = options.steps == 0, finite = true;
@@ -547,6 +578,13 @@ TraceAbout about(const Options& o, const Outcome& outcome) {
   return all;
 }
 
+int traced_steps(const Options& options, const Outcome& outcome) {
+  if (outcome.loss.empty()) return 0;
+  const int end = outcome.first + static_cast<int>(outcome.loss.size());
+  const int begin = std::min(outcome.first + 1, options.steps - 1);
+  return std::max(0, std::min(end, begin + options.trace_steps) - begin);
+}
+
 void write_files(const Options& options, const Outcome& outcome) {
   const auto json = [&](std::ostream& out) { out << report_json(options, outcome); };
   const auto trace = [&](std::ostream& out) {
@@ -554,8 +592,14 @@ void write_files(const Options& options, const Outcome& outcome) {
   };
   if (!options.json.empty()) write_output("--json", options.json, json);
   if (options.trace.empty()) return;
+  const int steps = traced_steps(options, outcome);
+  if (steps == 0) {
+    std::cout << "\ntrace: " << options.trace << " is not written: no step was traced\n";
+    return;
+  }
   write_output("--trace", options.trace, trace);
-  std::cout << "\ntrace: " << options.trace << " (open it in https://ui.perfetto.dev)\n";
+  std::cout << "\ntrace: " << options.trace << ", of " << steps << (steps == 1 ? " step" : " steps")
+            << " (open it in https://ui.perfetto.dev)\n";
 }
 
 // A sample may hold any byte; control characters and non-ASCII bytes are shown as dots.

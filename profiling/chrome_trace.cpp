@@ -273,7 +273,8 @@ void ChromeTrace::keep(Span span) {
 }
 
 void ChromeTrace::issued(const CommEvent& event, std::int64_t now) {
-  issues_[event.id] = {.at = now, .module = module_at_work()};
+  Issue& issue = issues_[event.id] = {.at = now, .module = module_at_work()};
+  keep_issue(event, issue);
   if (event.link != link_ && !event.link.empty()) link_ = event.link;
 }
 
@@ -306,18 +307,26 @@ void ChromeTrace::ran(const CommEvent& event, std::int64_t begin, std::int64_t e
   keep_collective(event, issue, end, {"", Track::Compute, issue.stall_begin, issue.stall_end});
 }
 
-// Together with its await, so that every arrow has both ends.
-void ChromeTrace::keep_collective(const CommEvent& event, const Issue& issue, std::int64_t done,
-                                  Span wait) {
-  if (spans_.size() + 2 > max_events_) {
+// Until it is awaited, nobody knows how long it takes.
+void ChromeTrace::keep_issue(const CommEvent& event, Issue& issue) {
+  if (spans_.size() + 2 > max_events_) {  // with its await
     dropped_ += 2;
     return;
   }
-  Span span{title(event), Track::Communication, issue.at, std::max(issue.at + kShortest, done),
-            ++flows_};
-  wait.flow = span.flow;
+  issue.span = spans_.size();
+  Span span{title(event), Track::Communication, issue.at, issue.at + kShortest};
   describe(span, event, issue);
   keep(std::move(span));
+}
+
+// Together with its await, so that every arrow has both ends.
+void ChromeTrace::keep_collective(const CommEvent& event, const Issue& issue, std::int64_t done,
+                                  Span wait) {
+  if (!issue.span) return;
+  Span& span = spans_[*issue.span];
+  span.begin = issue.at;
+  span.end = std::max(issue.at + kShortest, done);
+  if (spans_.size() < max_events_) wait.flow = span.flow = ++flows_;
   keep_wait(event, issue, std::move(wait));
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace coshard {
 namespace {
@@ -58,9 +59,9 @@ void CommSummary::issued(const CommEvent& event, std::int64_t now) {
 void CommSummary::ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t done,
                         std::int64_t now) {
   if (event.queued) return;
-  add_exposed(event, {wait_begin, now});
   const auto issue = issued_at_.find(event.id);
   if (issue == issued_at_.end()) return;
+  add_exposed(event, {wait_begin, now});
   add_in_flight(event, {issue->second, done});
   issued_at_.erase(issue);
 }
@@ -118,9 +119,10 @@ void CommSummary::merge(const CommSummary& other) {
   for (std::size_t i = 0; i < compute_ns_.size(); ++i) compute_ns_[i] += other.compute_ns_[i];
 }
 
+// What is in flight will count from its issue, and so does the time stood still since then.
 void CommSummary::reset() {
   rows_.clear();
-  total_ = {{CollectiveKind{}, "total"}, {}, {}, {}};
+  total_ = {{CollectiveKind{}, "total"}, {}, std::move(total_.exposed), {}};
   compute_ns_ = {};
 }
 

@@ -85,7 +85,8 @@ Json to_json(const StepFigures& figures, int steps, double tokens) {
          {"per_step", static_cast<double>(row.count) / counted},
          {"bytes_per_step", static_cast<double>(row.bytes) / counted},
          {"in_flight_ms_per_step", static_cast<double>(row.in_flight_ns) * 1e-6 / counted},
-         {"exposed_ms_per_step", static_cast<double>(row.exposed_ns) * 1e-6 / counted}});
+         {"exposed_ms_per_step", static_cast<double>(row.exposed_ns) * 1e-6 / counted},
+         {"blocked_ms_per_step", static_cast<double>(row.blocked_ns) * 1e-6 / counted}});
   const double exposed = static_cast<double>(all.total().exposed_ns) * 1e-6 / counted;
   return {{"tokens_per_s", tokens_per_s(ms, tokens)},
           {"step_ms", ms.median},

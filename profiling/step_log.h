@@ -37,13 +37,13 @@ struct StepFigures {
 
 // {"tokens_per_s", "step_ms" (of the median step), "step_ms_min", "step_ms_max", "gemm_share",
 // "hidden_share", "communication": {"exposed_ms_per_step", "rows": [{"kind", "for", "per_step",
-// …}]}, "loss"}: means over ranks and over the steps that have settled. `steps`, `tokens`: as
-// StepLogOptions.
+// …}]}, "loss"}: means over ranks and over the steps that have settled. What a row hides of its time
+// in flight is 1 - blocked / in flight. `steps`, `tokens`: as StepLogOptions.
 Json to_json(const StepFigures& figures, int steps, double tokens);
 // How many steps, their times, and the table of communication if there are several ranks.
 void print_steps(std::ostream& out, const StepFigures& figures, double tokens);
 
-// One reading of the run: of one step or, on a device, of several.
+// One reading of the run, by rank 0's clock and table: of one step or, on a device, of several.
 struct Reading {
   double step_ms = 0;                             // mean
   std::int64_t in_flight_ns = 0, blocked_ns = 0;  // of collectives that were awaited; 0: none

@@ -140,7 +140,8 @@ std::string Manifest::text() const {
 
 Manifest Manifest::of_text(std::string_view text, const std::string& path) {
   const std::size_t last = text.rfind(kOwnHash);
-  CS_REQUIRE(last != std::string_view::npos, path, ": does not end with its hash; it is damaged");
+  CS_REQUIRE(last != std::string_view::npos, path,
+             ": is damaged: it does not end with its hash; was its copy cut short?");
   const std::string_view end = text.substr(last + kOwnHash.size());
   const std::optional<std::uint64_t> hash = hash_in(end.substr(0, kDigits));
   CS_REQUIRE(hash == hash_of_text(text.substr(0, last)) && end.substr(kDigits) == "\"}\n", path,

@@ -315,7 +315,7 @@ HeaderText HeaderText::of_file(const std::string& path) {
   CS_REQUIRE(length <= kMaxHeader, path, ": a header of ", length, " bytes; safetensors permits ",
              kMaxHeader);
   CS_REQUIRE(length <= file.size() - kLengthBytes, path, ": a header of ", length,
-             " bytes in a file of ", file.size());
+             " bytes in a file of ", file.size(), "; the file was cut, or is no safetensors file");
   std::string text(length, ' ');
   file.read(kLengthBytes, std::as_writable_bytes(std::span(text)));
   return {path, std::move(text), file.size() - kLengthBytes - length, file.identity()};

@@ -21,6 +21,7 @@
 
 #include <coshard/runtime/error.h>
 #include "dtensor/checkpoint/file.h"
+#include "dtensor/checkpoint/manifest.h"
 #include "dtensor/checkpoint/strict_json.h"
 #include "runtime/warn.h"
 
@@ -108,9 +109,32 @@ std::vector<std::string> left_in(const std::string& folder,
   return left;
 }
 
+// Whoever names a checkpoint means the folder that has it.
+void require_no_checkpoint(const std::string& folder) {
+  std::error_code error;
+  const fs::path given = folder, above = given.parent_path();
+  const bool is_one = fs::exists(Manifest::path_in(folder), error);
+  const bool is_step = step_of(given.filename().string(), "").has_value();
+  CS_REQUIRE(!is_one, folder, ": is a checkpoint, and no folder of checkpoints; give ",
+             !is_step        ? "another folder"
+             : above.empty() ? "."
+                             : above.string());
+}
+
+// Else it would be passed over, or taken for one.
+void require_step(const fs::directory_entry& entry) {
+  const std::string name = entry.path().filename().string();
+  CS_REQUIRE(!is_mistaken(name), entry.path().string(),
+             ": is not how a step is named, such as step-7; rename it, or move it elsewhere");
+  std::error_code error;
+  CS_REQUIRE(!step_of(name, "") || entry.is_directory(error), entry.path().string(),
+             ": is no folder, as a checkpoint is; move it elsewhere");
+}
+
 }  // namespace
 
 StepFolders::StepFolders(std::string folder) : folder_(std::move(folder)), mark_(own_mark()) {
+  require_no_checkpoint(folder_);
   make_durable(folder_);
   const std::string place = str_cat(folder_, "/", kLock);
   constexpr mode_t kWritableByAll = 0666;  // but for the umask
@@ -124,11 +148,7 @@ StepFolders::StepFolders(std::string folder) : folder_(std::move(folder)), mark_
         ::ftruncate(lock_, 0) == 0 &&
         ::pwrite(lock_, mark_.data(), mark_.size(), 0) == static_cast<ssize_t>(mark_.size());
     CS_REQUIRE(written, place, ": cannot be written: ", std::strerror(errno));
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
-      const std::string name = entry.path().filename().string();
-      CS_REQUIRE(!is_mistaken(name), folder_, "/", shortened(name),
-                 ": is not how a step is named, such as step-7; rename it, or move it elsewhere");
-    }
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) require_step(entry);
     remove_all(left_in(folder_, {".part", ".old"}));
   } catch (...) {
     ::close(lock_);

@@ -9,8 +9,9 @@ namespace coshard {
 class StepFolders {
  public:
   // Makes the folder, takes its lock (folder/.lock) and removes what saves that died have left.
-  // Error{BadInput}: it cannot be made or written, or is no folder; another process has the lock, by
-  // its number and host.
+  // Error{BadInput}: it cannot be made or written, or is no folder; it is a checkpoint itself, or has
+  // a name such as step-007, or a step that is no folder; another process has the lock, by its
+  // number and host.
   explicit StepFolders(std::string folder);
   ~StepFolders();
   StepFolders(const StepFolders&) = delete;

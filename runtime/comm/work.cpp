@@ -59,8 +59,13 @@ void WorkAwaiter::await_suspend(std::coroutine_handle<> self) {
 
 void WorkAwaiter::await_resume() {
   Branch::current().throw_if_cancelled();
-  if (error_) std::rethrow_exception(error_);
-  each([this](WorkState& state) { state.wait(part_); });
+  try {
+    if (error_) std::rethrow_exception(error_);
+    each([this](WorkState& state) { state.wait(part_); });
+  } catch (...) {
+    rank_runs();
+    throw;
+  }
 }
 
 void WorkAwaiter::give_up() noexcept {
@@ -73,26 +78,31 @@ void WorkAwaiter::give_up() noexcept {
   executor_->give_up(*this);
 }
 
-// The first work that is not over; null: all are over.
-WorkState* WorkAwaiter::next_missing(Poll& polled) {
-  WorkState* missing = nullptr;
-  polled = Poll::Done;
-  each([&](WorkState& state) {
-    if (missing != nullptr) return;
-    polled = state.poll(Poller::Await, part_);
-    if (polled != Poll::Done) missing = &state;
+// From here the rank stands still for what is not over: before it helps, which may take long.
+void WorkAwaiter::begin() {
+  each([this](WorkState& state) {
+    if (state.poll(Poller::Look, part_) == Poll::Done) return;
+    begun_ = true;
+    state.note(WorkEvent::StandsStill);
   });
-  return missing;
+}
+
+// Helps with the first work that is not over.
+Poll WorkAwaiter::poll_next() {
+  Poll polled = Poll::Done;
+  each([&](WorkState& state) {
+    if (polled == Poll::Done) polled = state.poll(Poller::Await, part_);
+  });
+  return polled;
 }
 
 Poll WorkAwaiter::poll() {
   if (error_) return Poll::Done;
-  Poll polled = Poll::Done;
-  WorkState* missing = next_missing(polled);
-  if (missing != nullptr && !begun_) {
-    begun_ = true;
-    each([](WorkState& state) { state.note(WorkEvent::StandsStill); });
-  }
+  const bool begins = !begun_;
+  if (begins) begin();
+  if (!begun_) return Poll::Done;
+  const Poll polled = poll_next();
+  if (polled == Poll::Done && begins) rank_runs();  // others may run before its coroutine
   return polled;
 }
 

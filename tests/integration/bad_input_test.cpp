@@ -173,6 +173,8 @@ TEST(BadInput, WordsThatAreNotKnownAreNamed) {
                  "link: expected a latency and a rate such as 20us,1GB/s, got ''");
   expect_refused(with_text + "--json ''", "--json needs a value");
   expect_refused_by(TRAIN_PROGRAM, with_text + "--trace-steps 5", "--trace-steps 5 needs --trace");
+  expect_refused_by(TRAIN_PROGRAM, with_text + "--steps 0 --trace t.json", "--steps is 0");
+  expect_refused_by(TRAIN_PROGRAM, with_text + "--measure-links --overlap off", "--overlap auto");
 }
 
 TEST(BadInput, TextsThatCannotBeUsedAreNamed) {

@@ -159,6 +159,22 @@ TEST_F(SavingProgram, S22ASignalSavesAndResumeGoesOn) {
   EXPECT_EQ(second.end(), 0) << second.err();
   EXPECT_CONTAINS(second.out(), str_cat("saved ", scratch_.path("run/step-"), step + 2));
   EXPECT_CONTAINS(second.out(), "\n2 steps, ");
+  EXPECT_CONTAINS(second.out(), str_cat("goes on from ", scratch_.path("run/step-"), step, "\n"));
+}
+
+TEST_F(SavingProgram, ResumeSaysWhatItGoesOnFrom) {
+  Child first(command({"--resume", "--steps", "2"}));
+  EXPECT_EQ(first.end(), 0) << first.err();
+  EXPECT_CONTAINS(first.out(), "has no checkpoint: ");
+  const std::string trace = scratch_.path("trace.json");
+  Child done(command({"--resume", "--steps", "2", "--trace", trace}));
+  EXPECT_EQ(done.end(), 0) << done.err();
+  EXPECT_CONTAINS(done.out(), "run/step-2, which has all 2 steps: ");
+  EXPECT_CONTAINS(done.out(), "no step was traced");
+  EXPECT_FALSE(fs::exists(trace));
+  Child more(command({"--resume", "--steps", "4", "--lr", "1e-4", "--trace", trace}));
+  EXPECT_EQ(more.end(), 0) << more.err();
+  EXPECT_CONTAINS(more.out(), ", of 1 step (");
 }
 
 TEST_F(SavingProgram, RefusesBeforeTheFirstStep) {
@@ -167,6 +183,14 @@ TEST_F(SavingProgram, RefusesBeforeTheFirstStep) {
   expect_refused({"--steps", "3"}, "has step 1 already; ");
   expect_refused({"--steps", "3", "--resume", "--seed", "7"}, "was trained with --seed 1");
   expect_refused({"--steps", "3", "--resume", "--dim", "64"}, "has shape");
+  expect_refused({"--steps", "3", "--resume", "--batch", "8"}, "was trained with --batch 4");
+  expect_refused({"--steps", "3", "--resume", "--seq", "20"}, "was trained with --seq 30");
+  const TextFile other_text(90'000);
+  expect_refused({"--steps", "3", "--resume", "--text", other_text.path()}, "another text");
+  const std::string step = scratch_.path("run/step-1");
+  expect_refused({"--save", step, "--resume"}, "give " + scratch_.path("run"));
+  expect_refused({"--save", step}, "give " + scratch_.path("run"));
+  EXPECT_FALSE(fs::exists(step + "/.lock"));
   Child other({TRAIN_PROGRAM, "--text", text_.path(), "--every", "3"});
   EXPECT_EQ(other.end(), 2);
   EXPECT_CONTAINS(other.err(), "--every needs --save");

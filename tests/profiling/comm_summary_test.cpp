@@ -205,6 +205,26 @@ TEST(CommSummary, HiddenIsAShareAlsoWhenAResetIsBetween) {
   EXPECT_NEAR(table.hidden_share(), 1.0 / 7, 1e-12);
 }
 
+TEST(CommSummary, AResetForgetsNoTimeThatWillCount) {
+  CommSummary table;
+  table.issued(event(1, "x", 8), 0);
+  table.stalled(event(1, "x", 8), 0, 5 * kMs);
+  table.reset();
+  table.ready(event(1, "x", 8), 5 * kMs, 10 * kMs, 10 * kMs);
+  EXPECT_EQ(table.total().in_flight_ns, 10 * kMs);
+  EXPECT_EQ(table.total().exposed_ns, 5 * kMs);
+  EXPECT_EQ(table.rows().at(0).hidden(), 0);
+  EXPECT_EQ(table.hidden_share(), 0);
+}
+
+TEST(CommSummary, IgnoresWhatWasIssuedBefore) {
+  CommSummary table;
+  table.ready(event(1, "x", 8), 0, 5 * kMs, 5 * kMs);
+  table.stalled(event(2, "x", 8), 5 * kMs, 6 * kMs);
+  EXPECT_EQ(table.total().exposed_ns, 0);
+  EXPECT_TRUE(table.rows().empty());
+}
+
 TEST(CommSummary, PrintsTheMeanOverRanks) {
   std::vector<CommSummary> tables(2);
   for (CommSummary& table : tables) {

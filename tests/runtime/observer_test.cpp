@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <coshard/runtime/coro/deadline.h>
+#include <coshard/runtime/coro/wait_limit.h>
 #include <coshard/runtime/coro/when_all.h>
 #include <coshard/runtime/device/device.h>
 #include <coshard/runtime/observer.h>
@@ -207,6 +208,112 @@ TEST(ObserverTimes, EndWithASiblingThatComputesForLonger) {
     co_await when_all(awaited(work), sleep_and_compute(50ms, 150ms));
     EXPECT_EQ(times.flights, (Times{{0, 120}}));
     EXPECT_EQ(times.blocked, (Times{{0, 50}}));
+  });
+}
+
+// Fills a send buffer, once it may: as a copy does that a collective depends on. It takes 20 ms.
+struct SlowStep final : WorkState {
+  Poll poll(Poller, int) override {
+    if (!std::exchange(may_begin, false)) return over ? Poll::Done : Poll::Pending;
+    compute_for(20ms);
+    over = true;
+    return Poll::Done;
+  }
+  void wait(int) override {}
+  std::string failure() const override { return ""; }
+  bool may_begin = false, over = false;
+};
+
+Task<void> begin_after(SlowStep& step, std::chrono::nanoseconds time) {
+  co_await sleep_for(time);
+  step.may_begin = true;
+}
+
+TEST(ObserverTimes, CountTheHelpOfAnAwaitsFirstPoll) {
+  on_watched_ranks([](Communicator& communicator, TimesOfWaits& times) -> Task<void> {
+    OverTheLink sum(CollectiveKind::AllReduce, 1'000'000);
+    const auto step = std::make_shared<SlowStep>();
+    sum.call.after = step;
+    const Work work = communicator.issue(sum.call);
+    step->may_begin = true;
+    co_await work;
+    EXPECT_EQ(times.flights, (Times{{0, 140}}));
+    EXPECT_EQ(times.blocked, (Times{{0, 140}}));
+  });
+}
+
+TEST(ObserverTimes, CountTheHelpAfterASiblingHasRun) {
+  on_watched_ranks([](Communicator& communicator, TimesOfWaits& times) -> Task<void> {
+    OverTheLink sum(CollectiveKind::AllReduce, 1'000'000);
+    const auto step = std::make_shared<SlowStep>();
+    sum.call.after = step;
+    const Work work = communicator.issue(sum.call);
+    co_await when_all(awaited(work), begin_after(*step, 10ms));
+    EXPECT_EQ(times.blocked, (Times{{0, 10}, {10, 150}}));
+  });
+}
+
+// Of what one await waits for together, a part that is there already is not stood still for.
+TEST(ObserverTimes, AreNoneOfWhatWasThereBefore) {
+  on_watched_ranks([](Communicator& communicator, TimesOfWaits& times) -> Task<void> {
+    const OverTheLink sum(CollectiveKind::AllReduce, 1'000);
+    const OverTheLink other(CollectiveKind::AllReduce, 1'000);
+    const Work first = communicator.issue(sum.call), second = communicator.issue(other.call);
+    co_await sleep_for(30ms);
+    WorkStates both;
+    for (const Work* work : {&first, &second}) both.push_back(work->state());
+    co_await WorkAwaiter(std::move(both));
+    EXPECT_EQ(times.blocked, (Times{{30, 40}}));
+  });
+}
+
+Task<void> fails(const Work& work, std::chrono::nanoseconds most, bool in_place) {
+  const WaitLimit limit(most);
+  try {
+    if (in_place) work.wait();
+    co_await work;
+    ADD_FAILURE() << "it takes longer";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::Timeout);
+  }
+}
+
+TEST(ObserverTimes, CountAWaitThatFails) {
+  for (const bool in_place : {false, true})
+    testing::on_virtual_ranks(2, {}, [&](Communicator& communicator) -> Task<void> {
+      if (communicator.rank() == 1) co_return co_await sleep_for(1s);  // it issues nothing
+      TimesOfWaits times;
+      communicator.observe(std::make_shared<Observer*>(&times));
+      const OverTheLink sum(CollectiveKind::AllReduce, 1'000);
+      const Work work = communicator.issue(sum.call);
+      compute_for(10ms);
+      Task<void> failed = fails(work, 30ms, in_place);
+      co_await std::move(failed);
+      EXPECT_EQ(times.blocked, (Times{{10, 40}})) << in_place;
+      EXPECT_TRUE(times.flights.empty());
+      communicator.observe(nullptr);
+    });
+}
+
+// All that the await waits for, not only what failed.
+TEST(ObserverTimes, CountAllOfAnAwaitThatFails) {
+  testing::on_virtual_ranks(2, {}, [&](Communicator& communicator) -> Task<void> {
+    if (communicator.rank() == 1) co_return co_await sleep_for(1s);
+    TimesOfWaits times;
+    communicator.observe(std::make_shared<Observer*>(&times));
+    const OverTheLink sum(CollectiveKind::AllReduce, 1'000);
+    const OverTheLink other(CollectiveKind::AllReduce, 1'000);
+    const Work first = communicator.issue(sum.call), second = communicator.issue(other.call);
+    WorkStates both;
+    for (const Work* work : {&first, &second}) both.push_back(work->state());
+    try {
+      const WaitLimit limit(30ms);
+      co_await WorkAwaiter(std::move(both));
+      ADD_FAILURE() << "nobody takes part";
+    } catch (const Error&) {
+    }
+    EXPECT_EQ(times.blocked, (Times{{0, 30}, {0, 30}}));
+    communicator.observe(nullptr);
   });
 }
 

@@ -5,7 +5,7 @@ import sys
 import unittest
 
 from coroutine_test import coroutine_check
-from tree import DTENSOR_ROOMS, FOLDERS, INCLUDE, LAYERS, PUBLIC, includes, place, read, room_of, sources
+from tree import FOLDERS, INCLUDE, LAYERS, PUBLIC, SOURCES, defined_above, includes, includes_not_plain, includes_upward, place, read, sources
 
 ROOT = sys.argv.pop(1)
 # Headers of back ends, and the only places that may include them.
@@ -34,45 +34,27 @@ class Tree(unittest.TestCase):
     def complain(self, problems):
         self.assertFalse(problems, "\n" + "\n".join(problems))
 
-    def test_no_layer_includes_upward(self):
-        problems = []
-        for path in sources(ROOT, LAYERS + ["include"]):
-            layer = place(path).split("/")[0]
-            for name in includes(ROOT, path):
-                top = name.split("/")[0]
-                if layer in LAYERS and top in LAYERS and LAYERS.index(top) > LAYERS.index(layer):
-                    problems.append(f"{path} includes {name}")
-        self.complain(problems)
-
-    def test_no_room_of_dtensor_includes_upward(self):
+    def test_no_layer_or_room_includes_upward(self):
         self.complain([
             f"{path} includes {name}"
-            for path in sources(ROOT, ["dtensor", PUBLIC + "dtensor"])
-            for name in includes(ROOT, path)
-            if (room_of(name) or 0) > room_of(place(path))
+            for path in sources(ROOT, LAYERS + ["include"])
+            for name in includes_upward(path, includes(ROOT, path))
         ])
 
-    def test_no_room_of_dtensor_defines_what_a_lower_one_declares(self):
+    def test_includes_are_written_plainly(self):
+        """As `#include "FOLDER/FILE.h"` from the root, or in angle brackets: the tests of what may include what read no other form."""
+        self.complain([f"{path}: {line.strip()}" for path in sources(ROOT) for line in includes_not_plain(read(ROOT, path))])
+
+    def test_no_layer_has_sources_of_other_suffixes(self):
+        known = SOURCES + (".build", ".py", ".in", ".md", ".txt", ".supp", ".map")
+        self.complain([path for path in sources(ROOT, LAYERS, ("",)) if not path.endswith(known)])
+
+    def test_no_room_defines_what_a_lower_one_declares(self):
         """Except methods of Tensor. Else a lower room could call into a higher one without including it."""
-        function = re.compile(r"^(?!return)[A-Za-z][\w:<>,&* ]*[ &*]((?:\w+::)*\w+)\([^;{]*([;{])", re.M)
-        default = re.compile(r" = \{[^}]*\}")
-        nameless = re.compile(r"^namespace \{$.*?^\}  // namespace$", re.M | re.S)
-        homes = {}  # of a function or class, the rooms whose headers declare it
-        headers = sources(ROOT, ["dtensor", PUBLIC + "dtensor"], (".h",))
-        for path in headers:
-            text = read(ROOT, path)
-            names = [name for name, end in function.findall(default.sub("", text)) if end == ";"]
-            for name in names + re.findall(r"^(?:class|struct) (\w+)\b[^;{]*\{", text, re.M):
-                homes.setdefault(name, set()).add(room_of(place(path)))
-        problems = []
-        for path in sources(ROOT, ["dtensor"], (".cpp",)):
-            for name, end in function.findall(nameless.sub("", read(ROOT, path))):
-                first, *rest = name.split("::")
-                own = homes.get(first, set())
-                if end == "{" and own and max(own) < room_of(path) and not (rest and first == "Tensor"):
-                    problems.append(f"{path} defines {name}, which {DTENSOR_ROOMS[max(own)]} declares")
-        self.assertIn("redistribute", homes)
-        self.complain(problems)
+        above_kernels = ["dtensor", "styles", PUBLIC + "dtensor", PUBLIC + "styles"]
+        files = {path: read(ROOT, path) for path in sources(ROOT, above_kernels, (".h", ".cpp"))}
+        self.assertTrue(any("redistribute(" in text for text in files.values()))
+        self.complain(defined_above(files))
 
     def test_only_profiling_tools_examples_and_tests_include_profiling(self):
         self.complain([
@@ -244,6 +226,37 @@ class Tree(unittest.TestCase):
             for where, _, _ in os.walk(os.path.join(ROOT, folder))
             if os.path.basename(where) in drawers
         ])
+
+
+class Rules(unittest.TestCase):
+    """That the rules of layers and rooms find what they are to find, however it is written."""
+
+    def test_an_include_in_other_words_is_found(self):
+        for line in ('#include"x.h"', '# include "x.h"', ' #include "x.h"', '#include /* */ "x.h"', '/* */ #include "x.h"', "#include UP",
+                     '%:include "x.h"', '#inc\\\nlude "x.h"', '#include "../ops/x.h"', '#include "./dtensor/x.h"', '#include <a/../b.h>',
+                     '#include "dtensor/ops/list.inc"', '#import "x.h"'):
+            self.assertTrue(includes_not_plain(line + "\n"), line)
+        for line in ('#include "dtensor/mesh/x.h"', "#include <vector>", "#include <a.h>  // for b", "// an #include of x", "#pragma once"):
+            self.assertFalse(includes_not_plain(line + "\n"), line)
+
+    def test_an_include_upward_is_found(self):
+        for path, name in (("runtime/error.cpp", "styles/style.h"), ("dtensor/mesh/x.cpp", "dtensor/ops/y.h"),
+                           ("dtensor/ops/x.h", "coshard.h"), ("include/coshard/runtime/x.h", "debug.h")):
+            self.assertEqual(includes_upward(path, [name]), [name])
+        for path, name in (("styles/x.cpp", "runtime/y.h"), ("dtensor/ops/x.cpp", "dtensor/mesh/y.h"), ("runtime/x.cpp", "version.h"),
+                           ("runtime/x.cpp", "mpi.h"), ("include/coshard/coshard.h", "styles/x.h")):
+            self.assertEqual(includes_upward(path, [name]), [])
+
+    def test_a_definition_above_its_declaration_is_found(self):
+        low, up = "dtensor/mesh/a", "dtensor/ops/b.cpp"
+        for declared, defined in (("int f(int x);", "int f(int x) {"), ("[[nodiscard]] int f(int x);", "int f(int x) {"),
+                                  ("extern int (*f)(int);", "int (*f)(int) = nullptr;"), ("extern int f;", "int f = 1;")):
+            self.assertTrue(defined_above({low + ".h": declared + "\n", up: defined + "\n}\n"}), declared)
+            self.assertFalse(defined_above({low + ".h": declared + "\n", low + ".cpp": defined + "\n}\n"}), declared)
+        self.assertTrue(defined_above({low + ".cpp": "int f(int x);\n", up: "int f(int x) {\n}\n"}))
+        again = {low + ".h": "int f(int x);\n", "dtensor/ops/b.h": "[[nodiscard]] int f(int y = 1);\n", up: "int f(int x) {\n}\n"}
+        self.assertTrue(defined_above(again))
+        self.assertFalse(defined_above({low + ".h": "int f(int x);\n", "dtensor/ops/b.h": "int f(long x);\n", up: "int f(long x) {\n}\n"}))
 
 
 if __name__ == "__main__":

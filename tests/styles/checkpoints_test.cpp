@@ -166,6 +166,26 @@ TEST(Checkpoints, RefuseAFolderThatOnlyLooksLikeAStep) {
   });
 }
 
+TEST(Checkpoints, RefuseACheckpointAsTheirFolder) {
+  const ScratchFolder scratch;
+  on_ranks(2, [&](World& world) -> Task<void> {
+    Mlp mlp(world);
+    Checkpoints made(mlp, scratch.path("a"));
+    Task<void> saved = made.save(4);
+    co_await std::move(saved);
+  });
+  on_ranks(2, [&](World& world) -> Task<void> {
+    Mlp mlp(world);
+    for (const char* folder : {"a/step-4", "a/step-4/"}) {
+      Checkpoints into(mlp, scratch.path(folder));
+      Task<std::string> resuming = refusal(into.resume());
+      const std::string text = co_await std::move(resuming);
+      EXPECT_CONTAINS(text, str_cat("give ", scratch.path("a")));
+    }
+  });
+  EXPECT_FALSE(std::filesystem::exists(scratch.path("a/step-4/.lock")));
+}
+
 TEST(Checkpoints, S19DoNotPassOverADamagedOne) {
   const ScratchFolder scratch;
   on_ranks(2, [&](World& world) -> Task<void> {

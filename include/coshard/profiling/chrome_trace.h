@@ -3,7 +3,7 @@
 // per rank, with the tracks host (named ranges, modules, awaits), compute (kernels, with their
 // inputs) and communication (collectives; a track for each communicator), an arrow from each issue
 // to its await, and two counters: bytes in flight, and the time exposed so far, in which the rank
-// stood still in an await. On a device that queues its work, kernels, collectives and awaits are
+// stood still in an await. A collective that nobody awaited is drawn at its issue, without an arrow. On a device that queues its work, kernels, collectives and awaits are
 // where its streams had them, awaits on the compute track; modules and ranges are the host's. The
 // root module is called "model". One observer per rank, used on its thread; written after the ranks
 // have ended. `coshard trace report` reads it.
@@ -85,12 +85,14 @@ class ChromeTrace : public Observer {
   struct Issue {
     std::int64_t at;
     std::string module;
+    std::optional<std::size_t> span = std::nullopt;  // none: there was no room
     std::int64_t stall_begin = 0, stall_end = 0;  // the last one, on a device that queues its work
   };
   static std::string_view module_name(std::string_view path) {
     return path.empty() ? "model" : path;
   }
   void keep(Span span);
+  void keep_issue(const CommEvent& event, Issue& issue);
   void keep_collective(const CommEvent& event, const Issue& issue, std::int64_t done, Span wait);
   void keep_wait(const CommEvent& event, const Issue& issue, Span wait);
   static void describe(Span& span, const CommEvent& event, const Issue& issue);

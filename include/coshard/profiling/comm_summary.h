@@ -28,11 +28,12 @@ class CommSummary : public Observer {
   struct Row {
     CollectiveKind kind{};
     std::string label;
-    std::int64_t count = 0, bytes = 0;
+    std::int64_t count = 0, bytes = 0;  // issued, while this was an observer
     // The time during which at least one was in flight, from issue (on a stream: from its begin
     // there) until its data were complete; only those that were awaited count.
     std::int64_t in_flight_ns = 0;
-    // Stood still in an await, no coroutine of the rank running: also while the host helped.
+    // Stood still in an await, no coroutine of the rank running: also while the host helped, and if
+    // the await was given up or failed.
     std::int64_t exposed_ns = 0;
     std::int64_t blocked_ns = 0;     // of in_flight_ns, stood still in any await
     double hidden() const;           // share of in_flight_ns in which it did not, in [0, 1]
@@ -51,7 +52,9 @@ class CommSummary : public Observer {
   // queues its work, in queueing them.
   double gemm_share(std::int64_t wall_ns) const;
   void merge(const CommSummary& other);
-  void reset();  // collectives in flight stay known
+  // Collectives in flight stay known: they will count whole, from their issue, but for what was
+  // exposed before.
+  void reset();
 
   void issued(const CommEvent& event, std::int64_t now) override;
   void ready(const CommEvent& event, std::int64_t wait_begin, std::int64_t done,

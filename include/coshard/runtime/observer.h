@@ -54,7 +54,7 @@ class Observer {
   virtual void planned(std::string_view /*step*/, std::int64_t /*bytes*/) {}
   virtual void issued(const CommEvent&, std::int64_t /*now*/) {}
   // The host stands still from now on, since it needs it or a part of it and no coroutine of the
-  // rank can run; `stalled` or `ready` follows unless the wait fails.
+  // rank can run; `stalled` or `ready` follows: `stalled` if the wait fails or is given up.
   virtual void awaiting(const CommEvent&) {}
   // The awaiter has the result. The host stood still for it from `wait_begin` to `now` (no time if
   // it was complete before, or the rank ran meanwhile), and in the times that `stalled` has told.
@@ -67,9 +67,10 @@ class Observer {
   virtual void computed(std::string_view /*op*/, ComputeClass, std::int64_t /*begin*/,
                         std::int64_t /*end*/) {}
   // The host stood still for it from `begin` to `end`; then a part of it was there, another
-  // coroutine of the rank ran, or the await was given up. Comes before `ready`. On a device that
-  // queues its work, the compute stream stood still, from where it needed the collective or a part
-  // of it to the end of that (no time if that had ended before); comes before `ran`.
+  // coroutine of the rank ran, or the await was given up or failed. Comes before `ready`. On a
+  // device that queues its work, the compute stream stood still, from where it needed the
+  // collective or a part of it to the end of that (no time if that had ended before); comes before
+  // `ran`.
   virtual void stalled(const CommEvent&, std::int64_t /*begin*/, std::int64_t /*end*/) {}
   // The rest is of devices that queue their work, where the times above, but for `stalled`, are
   // those of the host. Each is called once the device is past `end`, as `stalled` is there: within

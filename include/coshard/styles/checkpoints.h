@@ -56,8 +56,9 @@ class Checkpoints {
   //   Moves:  as load().
   //   Fails:  as load(); nothing is changed then but by an optimizer that does not fit, which is as new
   //           while the model has its values. Error{BadInput} on all ranks: another process saves
-  //           there; the folder cannot be written, is not the same on all hosts, or has a name such
-  //           as step-007; the checkpoint has parts that were not added, or lacks some.
+  //           there; the folder cannot be written, is not the same on all hosts, is a checkpoint
+  //           itself, or has a name such as step-007 or a step that is no folder; the checkpoint has
+  //           parts that were not added, or lacks some.
   Task<std::int64_t> resume(LoadOptions options = {}, CallSite site = CallSite::current());
   // What load() reports of the last resume(), such as parameters whose moments are new.
   const LoadReport& report() const;

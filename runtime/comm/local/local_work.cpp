@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include <coshard/runtime/coro/deadline.h>
 #include <coshard/runtime/coro/rank_context.h>
 #include <coshard/runtime/error.h>
 #include "runtime/comm/collective.h"
@@ -108,6 +109,7 @@ Poll LocalWork::poll(Poller by, int part) {
   if (settled_ || communicator_->group().poisoned()) return Poll::Done;
   if (part == kAll ? complete() : part < 0 || part >= parts() || part_complete(part))
     return Poll::Done;
+  if (by == Poller::Look) return Poll::Pending;
   return help() || communicator_->help_any() ? Poll::Progressed : Poll::Pending;
 }
 
@@ -158,9 +160,13 @@ bool LocalWork::is_there(int) {
 }
 
 void LocalWork::wait(int part) {
-  if (part == kAll) return wait_for_all();
-  check_part(part);
-  wait_part(part);
+  if (part != kAll) check_part(part);
+  try {
+    part == kAll ? wait_for_all() : wait_part(part);
+  } catch (...) {
+    end_wait();
+    throw;
+  }
 }
 
 void LocalWork::wait_for_all() {
@@ -190,6 +196,14 @@ void LocalWork::settle() {
     const std::int64_t over = over_ns() > 0 ? std::min(over_ns(), now) : now;
     watching->ready(event_, std::min(begin_wait_ns_, now), over, now);
   }
+}
+
+// A simulation decides by lot which poll moves data, and none while its ranks compute or sleep: an
+// emulated link, not the poll, tells there how long they were in flight.
+std::int64_t LocalWork::over_ns(std::int64_t moved_ns, const Passage& passage) const {
+  if (link() == nullptr) return moved_ns;
+  const bool simulated = communicator_->group().registry()->clock != nullptr;
+  return simulated ? passage.end : std::max(moved_ns, passage.end);
 }
 
 // The rank has not stood still for it, but for what depended on it.
@@ -337,8 +351,7 @@ std::int64_t OpWork::link_ns(int part) const {
 }
 
 std::int64_t OpWork::over_ns() const {
-  const std::int64_t over = op_->over_ns.load(std::memory_order_relaxed);
-  return link() == nullptr ? over : std::max(over, op_->passage.end);
+  return LocalWork::over_ns(op_->over_ns.load(std::memory_order_relaxed), op_->passage);
 }
 
 bool OpWork::help_part(int part) {
@@ -379,7 +392,8 @@ std::string OpWork::missing_text() const {
   const LocalGroup& group = communicator_->group();
   if (link() != nullptr && op_->armed.load())
     return str_cat("its emulated link is busy for another ",
-                   std::max<std::int64_t>(0, op_->passage.end - LinkQueue::now()), " ns");
+                   to_string(std::chrono::nanoseconds(
+                       std::max<std::int64_t>(0, op_->passage.end - LinkQueue::now()))));
   return str_cat("arrived: ", group.arrived_text(*op_), "; missing: ", group.missing_text(*op_));
 }
 
@@ -398,8 +412,7 @@ std::int64_t MessageWork::link_ns(int) const {
 }
 
 std::int64_t MessageWork::over_ns() const {
-  const std::int64_t over = message_->over_ns.load(std::memory_order_relaxed);
-  return link() == nullptr ? over : std::max(over, message_->passage.end);
+  return LocalWork::over_ns(message_->over_ns.load(std::memory_order_relaxed), message_->passage);
 }
 
 int MessageWork::lost() const {

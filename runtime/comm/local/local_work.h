@@ -52,6 +52,8 @@ class LocalWork : public WorkState {
   virtual bool rest_is_here() const = 0;  // nobody is missing: threads of this process end it
   virtual void check_before(std::int64_t /*waited_ns*/) {}  // checks its dependency; see check()
   virtual std::string missing_text() const = 0;             // "arrived: 0; missing: 1 (...)"
+  // When its data were complete: when they had moved and, with links, its passage had ended.
+  std::int64_t over_ns(std::int64_t moved_ns, const Passage& passage) const;
   virtual std::int64_t over_ns() const = 0;
 
   virtual std::int64_t link_ns(int part) const = 0;  // not_before(), with links

@@ -5,9 +5,9 @@ namespace coshard {
 
 Poll NcclWork::poll(Poller by, int part) {
   if (by == Poller::AnyThread) return Poll::Pending;
-  if (by == Poller::Query) check_part(part);
-  return by == Poller::Await || communicator_->part_there(*flight_, part) ? Poll::Done
-                                                                          : Poll::Pending;
+  if (by != Poller::Query) return Poll::Done;
+  check_part(part);
+  return communicator_->part_there(*flight_, part) ? Poll::Done : Poll::Pending;
 }
 
 void NcclWork::wait(int part) {

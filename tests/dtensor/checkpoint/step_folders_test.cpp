@@ -26,6 +26,20 @@ TEST(StepFolders, S20HaveOneHolder) {
   EXPECT_CONTAINS(message_of([&] { StepFolders no(scratch.path("file")); }), "no folder");
 }
 
+TEST(StepFolders, AreNoCheckpointAndHaveNoFiles) {
+  const ScratchFolder scratch;
+  scratch.write("a/step-7/training/coshard.json", "{}");
+  scratch.write("b/training/coshard.json", "{}");
+  scratch.write("c/step-7", "");
+  const auto refused = [&](const char* folder) {
+    return message_of([&] { StepFolders no(scratch.path(folder)); });
+  };
+  EXPECT_CONTAINS(refused("a/step-7"), str_cat("give ", scratch.path("a")));
+  EXPECT_CONTAINS(refused("b"), "give another folder");
+  EXPECT_CONTAINS(refused("c"), "c/step-7: is no folder");
+  const StepFolders taken(scratch.path("a"));
+}
+
 TEST(StepFolders, KeepTheNewest) {
   const ScratchFolder scratch;
   for (const char* name : {"step-9/x", "step-10/x", "step-100/x", "step-0/x"})

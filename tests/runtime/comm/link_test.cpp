@@ -291,7 +291,7 @@ TEST(Link, ATimeoutSaysThatTheLinkIsBusy) {
   } catch (...) {
     end = testing::end_of(std::current_exception());
   }
-  EXPECT_TRUE(end.names("its emulated link is busy for another 920000 ns")) << end;
+  EXPECT_TRUE(end.names("its emulated link is busy for another 920 us")) << end;
 }
 
 // A wait that looks at the clock twice must not sleep when its time comes between the two.

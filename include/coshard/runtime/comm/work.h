@@ -18,6 +18,7 @@ class Executor;
 // Who polls a work, and so when it is Done.
 enum class Poller : std::uint8_t {
   Await,      // its rank, which would block: once wait() no longer blocks the host
+  Look,       // the same, before it stands still: does no share of the transfer
   Query,      // its rank, which goes on: once it is complete, on the device too, or has failed
   AnyThread,  // for work that depends on it, if info().any_thread: once the data are there or lost
 };
@@ -51,7 +52,8 @@ class WorkState {
 
   virtual ~WorkState() = default;
 
-  // Never blocks; does a share of the transfer, so that polling alone makes progress. Of a part
+  // Never blocks; but for a look, does a share of the transfer, so that polling alone makes
+  // progress. Of a part
   // that is out of range, an await is Done, since wait() throws.
   virtual Poll poll(Poller by, int part = kAll);
   // Blocks in place, helping with the transfer, until complete; throws the typed error. No user
@@ -118,7 +120,8 @@ class WorkAwaiter : public Waiting {
   std::string describe() const final;
 
  private:
-  WorkState* next_missing(Poll& polled);
+  void begin();
+  Poll poll_next();
   template <class F>
   void each(const F& f) const {
     if (state_) f(*state_);
