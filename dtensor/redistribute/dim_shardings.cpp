@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <unordered_map>
 
 #include <coshard/dtensor/mesh/spec.h>
 
@@ -272,15 +273,18 @@ bool DimShardings::gathers(int from, int to, MeshDims dims) {
 bool DimShardings::ascends(int id, MeshDims dims) {
   const DimSharding& sharding = (*this)[id];
   if (!sharding.even) {
-    std::int64_t end = 0, before = 0;
-    unsigned owner = 0;
+    struct Seen {
+      std::int64_t end = 0, before = 0;
+      unsigned owner = 0;
+    };
+    std::unordered_map<unsigned, Seen> groups;
     const unsigned others = grid_->bits_of(sharding.dims & ~dims);
     for (const ShardRange& range : with_ranges(id).by_owner) {
-      if ((range.owner & others) != 0) continue;
-      if (range.owner != owner) before = end;
-      if (range.begin < before) return false;
-      owner = range.owner;
-      end = range.end;
+      Seen& seen = groups[range.owner & others];
+      if (range.owner != seen.owner) seen.before = seen.end;
+      if (range.begin < seen.before) return false;
+      seen.owner = range.owner;
+      seen.end = range.end;
     }
     return true;
   }

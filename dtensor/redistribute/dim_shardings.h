@@ -72,7 +72,7 @@ class DimShardings {
   }
   // Positions that each rank has in both, by code.
   const std::vector<double>& by_rank(int from, int to);
-  // In one group over `dims`, each rank's positions begin at or after the end of the previous
+  // In each group over `dims`, each rank's positions begin at or after the end of the previous
   // rank's. `dims` shard the dimension.
   bool ascends(int id, MeshDims dims);
   // The ranks of each group over `dims` together hold, in `from`, what each of them holds in `to`.

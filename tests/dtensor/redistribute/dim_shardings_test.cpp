@@ -48,5 +48,34 @@ TEST(DimShardingsOf, PairsTellWhatRanksHaveInBoth) {
   EXPECT_FALSE(shardings.ascends(shardings.id_of({3, 0}), 0b01));  // StridedShard of 2
 }
 
+// 5 positions as _S(0,3)S(0): ranks have {0, 2}, {4}, {1}, {3}. Those of the last two ranks lie apart
+// from those of the first two.
+TEST(DimShardingsOf, AscendIfTheyDoInEachGroup) {
+  const MeshGrid grid({2, 2});
+  DimShardings shardings(grid, 5);
+  const int strided = shardings.id_of({1 + 3, 1});
+  EXPECT_TRUE(shardings.ascends(strided, 0b10));
+  EXPECT_FALSE(shardings.ascends(strided, 0b01));
+  // Those of 57 positions ascend in the first group over dimensions 0 and 3 alone.
+  const MeshGrid larger({2, 2, 3, 2});
+  DimShardings uneven(larger, 57);
+  EXPECT_FALSE(uneven.ascends(uneven.id_of({1 + 6, 1, 1, 1}), 0b1001));
+}
+
+TEST(DimShardingsOf, UnitsShardAsTheyShouldWhereAllIsEven) {
+  const MeshGrid grid({2});
+  DimShardings shardings(grid, 12);
+  const auto in_units = [](int unit) { return sharding_code(StridedShard(0, 1, unit)); };
+  const int plain = shardings.id_of({1});
+  EXPECT_EQ(split_of(in_units(3)), 1);
+  EXPECT_EQ(unit_of(in_units(3)), 3);
+  EXPECT_EQ(unit_of(1), 1);
+  EXPECT_TRUE(shardings[shardings.id_of({in_units(3)})].even);
+  EXPECT_FALSE(shardings[shardings.id_of({in_units(4)})].even);
+  EXPECT_EQ(shardings[shardings.id_of({in_units(4)})].most, 8);
+  EXPECT_EQ(shardings.pair(plain, shardings.id_of({in_units(2)})).needed, 0U);
+  EXPECT_EQ(shardings.pair(plain, shardings.id_of({in_units(4)})).needed, 1U);
+}
+
 }  // namespace
 }  // namespace coshard
