@@ -170,7 +170,7 @@ class Ids(unittest.TestCase):
                 self.assertEqual(back, text)
 
     def both(self, made, special=(), round_trip=True, bare=False):
-        self.compare(made, TEXTS, round_trip, bare)
+        self.compare(made, TEXTS[::4], round_trip, bare)
         points = [c for c in ASSIGNED if is_known_to_nfc(chr(c))] if made.normalizer else ASSIGNED
         self.compare(made, random_texts(1, list(special), points), round_trip, bare)
 
