@@ -23,7 +23,7 @@ cs::Tensor ids_of(cs::World& world, const std::string& file) {
   return cs::Tensor::from_values(world.device(), shape, cs::DType::I64, ids);
 }
 
-cs::Task<void> cut(cs::World& world, cs::nn::CausalLM& model, std::string plan) {
+cs::Task<void> cut(cs::World& world, cs::nn::LanguageModel& model, std::string plan) {
   if (world.size() == 1) co_return;
   const cs::DeviceMesh mesh = cs::init_device_mesh(world, {world.size()}, {"ranks"});
   if (plan == "fsdp") {
@@ -36,7 +36,7 @@ cs::Task<void> cut(cs::World& world, cs::nn::CausalLM& model, std::string plan) 
   co_await std::move(parallel);
 }
 
-cs::Task<cs::Tensor> loss_of(cs::nn::CausalLM& model, cs::Tensor ids) {
+cs::Task<cs::Tensor> loss_of(cs::nn::LanguageModel& model, cs::Tensor ids) {
   const std::int64_t seq = ids.size(1), count = ids.size(0) * (seq - 1);
   cs::Tensor logits = co_await model.forward(cs::contiguous(cs::slice(ids, 1, 0, seq - 1)));
   const cs::Tensor targets = cs::view(cs::contiguous(cs::slice(ids, 1, 1, seq)), cs::Shape{count});
