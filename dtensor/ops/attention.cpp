@@ -11,12 +11,12 @@ namespace coshard {
 namespace {
 
 // The first and the last key of each query.
-void require_key_ranges(Infos in) {
-  const Shape& q = in[0].shape;
-  for (std::size_t i : {4U, 5U})
-    CS_REQUIRE(in[i].dtype == DType::I64 && in[i].shape == Shape({q[0], q[2]}), "attention: the ",
-               i == 4 ? "first" : "last", " keys ", in[i].shape, ' ', in[i].dtype, " are not i64 [",
-               q[0], ", ", q[2], "], one per query of q ", q);
+void require_key_ranges(const Shape& q, const TensorInfo& first, const TensorInfo& last) {
+  if (!first.defined && !last.defined) return;
+  for (const TensorInfo* keys : {&first, &last})
+    CS_REQUIRE(keys->defined && keys->dtype == DType::I64 && keys->shape == Shape({q[0], q[2]}),
+               "attention: the ", keys == &first ? "first" : "last", " keys ", keys->shape, ' ',
+               keys->dtype, " are not i64 [", q[0], ", ", q[2], "], one per query of q ", q);
 }
 
 // in: q, k, v, mask?, first?, last?; out: out, lse
@@ -41,7 +41,7 @@ std::vector<TensorInfo> attention_infer(Infos in, const Attrs&) {
     CS_REQUIRE(broadcast(in[3].shape, scores, "attention") == scores, "attention: mask ",
                in[3].shape, " does not broadcast to ", scores);
   }
-  if (in[4].defined) require_key_ranges(in);
+  require_key_ranges(q, in[4], in[5]);
   return {{{q[0], q[1], q[2], v[3]}, in[0].dtype},
           {{q[0], q[1], q[2]}, statistic_dtype(in[0].dtype)}};
 }
@@ -123,6 +123,7 @@ struct AttentionBackwardAttrs {
 
 // in: dout, q, k, v, out, lse, mask?, first?, last?; out: dq, dk, dv, dmask (of the scores)
 std::vector<TensorInfo> attention_backward_infer(Infos in, const Attrs& attrs) {
+  require_key_ranges(in[1].shape, in[7], in[8]);
   std::vector<TensorInfo> out{in[1], in[2], in[3]};
   if (attrs.as<AttentionBackwardAttrs>().dmask)
     out.push_back({scores_shape(in[1].shape, in[2].shape), in[1].dtype});

@@ -38,7 +38,7 @@ constexpr Neutral kWithoutEffect[] = {{"num_beams", 1},
 
 std::vector<std::int64_t> read_eos(ConfigKeys& keys) {
   const ConfigJson* value = keys.find("eos_token_id");
-  if (value == nullptr) return {};
+  if (value == nullptr || value->is_null()) return {};
   std::vector<std::int64_t> ids;
   for (const ConfigJson& id : value->is_array() ? *value : ConfigJson::array({*value})) {
     if (!id.is_number_integer() || id < 0 || id > kMostTokens)

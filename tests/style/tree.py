@@ -85,7 +85,7 @@ FUNCTION = re.compile(r"^(?!return|using|typedef|__attribute__)[A-Za-z][\w:<>,&*
 ATTRIBUTE = re.compile(r"\[\[[^\]]*\]\] ?")
 DEFAULT = re.compile(r" = (?:\{[^}]*\}|[^,)]*)")
 NAMELESS = re.compile(r"^namespace \{$.*?^\}  // namespace$", re.M | re.S)
-EXTERN = re.compile(r"^extern\b[^;]*?(\w+)\)?(?:\([^;()]*\))?;", re.M)
+EXTERN = re.compile(r"^extern\b[^;{]*?(\w+)\)?(?:\([^;()]*\))?;", re.M)
 CLASS = re.compile(r"^(?:class|struct) (?:\[\[\w+\]\] )?(\w+)\b[^;{]*\{", re.M)
 
 
