@@ -40,6 +40,7 @@ struct Learner {
 
   Task<void> open() {
     nn::OpenModelOptions how;
+    how.ignore = options.ignore;
     if (!options.dtype_name.empty()) how.dtype = parse_dtype(options.dtype_name);
     model = nn::open_model(options.folder, world, how);
     const LoraOptions lora{
@@ -75,7 +76,10 @@ struct Learner {
   Task<Tensor> loss(Tensor rows) {
     const std::int64_t seq = rows.size(1) - 1, count = rows.size(0) * seq;
     const Tensor targets = view(contiguous(slice(rows, 1, 1, seq + 1)), Shape{count});
+    std::optional<LocalRandom> own;  // dropout: replicas draw differently
+    if (replicas.defined()) own.emplace();
     Tensor scores = co_await model->forward(contiguous(slice(rows, 1, 0, seq)));
+    own.reset();
     scores = view(scores, Shape{count, scores.size(2)});
     if (!scores.is_distributed()) co_return cross_entropy(scores, targets);
     co_return co_await loss_parallel_cross_entropy(scores, targets);
@@ -201,6 +205,7 @@ void add_finetune(CLI::App& app, FinetuneOptions& o) {
                   "sharded; one: a single rank");
   tools::add_word(app, "--dtype", o.dtype_name, {"f32", "bf16", "f64"},
                   "dtype of the parameters; default: the folder's");
+  app.add_option("--ignore", o.ignore, "keys of config.json that are left out");
   add("--steps", o.steps, 1, kMost, "optimizer steps");
   add("--lr", o.lr, 1e-12, 1e6, "peak learning rate; cosine decay to a tenth");
   add("--warmup", o.warmup, 0, kMost, "linear warm-up steps");

@@ -15,6 +15,7 @@ struct FinetuneOptions : WorldOptions {
   std::string folder, text;                      // the model; a text in UTF-8, or its ids as .npy
   std::string plan = "tp";                       // or one, tp-sp, dp, fsdp
   std::string dtype_name = "";                   // of the parameters; "": the folder's
+  std::vector<std::string> ignore{};             // keys of config.json
   int steps = 100, warmup = 10, log_every = 10;  // optimizer steps
   int batch = 4, seq = 512;                      // sequences of a step, of all ranks; their tokens
   double lr = 1e-4;                              // peak; cosine decay to a tenth

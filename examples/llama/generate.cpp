@@ -24,7 +24,9 @@ void add_common(CLI::App& app, GenerateOptions& o) {
   app.add_option("--template", o.chat_template,
                  "chatml, llama3, mistral, gemma or none, for a folder whose own is not known");
   app.add_option("--dtype", o.dtype_name, "f32, bf16 or f16 instead of the folder's");
+  app.add_option("--ignore", o.ignore, "keys of config.json that are left out");
   app.add_flag("--greedy", o.greedy, "always the most likely token");
+  app.add_flag("--ignore-eos", o.ignore_eos, "goes on after a stop token, to --tokens");
   app.add_option("--tokens", o.tokens, "at most as many new ones" + file);
   app.add_option("--temperature", o.temperature, "of the draw; 0: --greedy" + file);
   app.add_option("--top-k", o.top_k, "draw from the k most likely; 0: from all" + file);
@@ -42,6 +44,7 @@ nn::GenerationOptions generation_of(const GenerateOptions& o) {
   of.top_p = o.top_p.value_or(of.top_p);
   of.repetition_penalty = o.repetition_penalty.value_or(of.repetition_penalty);
   of.seed = o.seed;
+  if (o.ignore_eos) of.eos_token_ids.clear();
   CS_REQUIRE(!o.greedy || o.temperature.value_or(0) == 0, "--greedy with --temperature ",
              o.temperature.value_or(0), "; leave one out");
   CS_REQUIRE(of.temperature > 0 || (!o.top_k && !o.top_p),
@@ -50,7 +53,7 @@ nn::GenerationOptions generation_of(const GenerateOptions& o) {
 }
 
 Task<std::shared_ptr<nn::LanguageModel>> opened(World& world, const GenerateOptions& o) {
-  nn::OpenModelOptions how;
+  nn::OpenModelOptions how{.ignore = o.ignore};
   LoadOptions reading;
   if (!o.dtype_name.empty()) {
     how.dtype = parse_dtype(o.dtype_name);

@@ -14,8 +14,8 @@ namespace coshard::llama {
 
 struct GenerateOptions : WorldOptions {
   std::string folder, system, chat_template, dtype_name, json;
-  std::vector<std::string> prompts;
-  bool raw = false, greedy = false;
+  std::vector<std::string> prompts, ignore;
+  bool raw = false, greedy = false, ignore_eos = false;
   // What is not given is that of generation_config.json.
   std::optional<std::int64_t> tokens, top_k;
   std::optional<double> temperature, top_p, repetition_penalty;

@@ -173,7 +173,8 @@ struct KeyRanges : AttentionSizes {
   }
   CS_BODY std::int64_t end(std::int64_t b, std::int64_t i) const {
     if (last == nullptr) return visible(i);
-    return within(last[b * last_strides[0] + i * last_strides[1]] + 1, tk);
+    const std::int64_t key = last[b * last_strides[0] + i * last_strides[1]];
+    return key < tk ? within(key + 1, tk) : tk;
   }
   // The end of the queries that attend to key j.
   CS_BODY std::int64_t query_end(std::int64_t j) const {

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <deque>
 #include <future>
 #include <map>
 #include <optional>
@@ -103,6 +104,7 @@ class Liveness::Hub {
     const auto hub = links_.find(0);
     if (hub == links_.end()) return heard_said(process_, text);
     hub->second->send({MessageKind::Said, process_, text});
+    unreturned_.push_back(text);
   }
 
   // To the receiver, relayed by process 0. Dropped if the receiver is lost or has left.
@@ -207,6 +209,7 @@ class Liveness::Hub {
       case MessageKind::Said:
         if (process_ == 0)
           return pass_on({MessageKind::Said, from->process, std::move(message.text)});
+        if (message.process == process_ && !unreturned_.empty()) unreturned_.pop_front();
         return heard_said(message.process, message.text);
       case MessageKind::Lost:
         if (message.process < 0 || message.process >= static_cast<int>(lost_.size()) ||
@@ -225,7 +228,10 @@ class Liveness::Hub {
 
   void ended(const LinkPtr& from, const std::string& why) {
     links_.erase(from->process);
-    if (!from->bye) lose(from->process, why);
+    if (!from->bye) return lose(from->process, why);
+    if (process_ == 0) return;
+    // Process 0 has left, perhaps before it read these.
+    for (const std::string& text : std::exchange(unreturned_, {})) heard_said(process_, text);
   }
 
   void lose(int lost, const std::string& why) {
@@ -347,6 +353,7 @@ class Liveness::Hub {
   std::vector<WatchedPtr> watched_;
   std::map<int, LinkPtr> links_;  // process 0: to all others; else: to process 0
   std::vector<std::pair<int, std::string>> unheard_;
+  std::deque<std::string> unreturned_;  // said by this process, and not yet passed on to it
   std::vector<std::optional<std::string>> lost_;  // by process: why
   std::set<int> missing_;                         // process 0: have not connected yet
   std::vector<ControlMessage> said_;              // process 0: for those in missing_

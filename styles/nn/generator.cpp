@@ -13,16 +13,19 @@ namespace coshard::nn {
 namespace {
 
 constexpr std::size_t kFirstCandidates = 64;
+constexpr std::int64_t kMost = INT32_MAX;
 
 void check_options(const GenerationOptions& o) {
-  CS_REQUIRE(o.max_new_tokens >= 1, "Generator: max_new_tokens ", o.max_new_tokens, " is below 1");
+  CS_REQUIRE(o.max_new_tokens >= 1 && o.max_new_tokens <= kMost, "Generator: max_new_tokens ",
+             o.max_new_tokens, " is not in [1, ", kMost, "]");
   CS_REQUIRE(o.temperature >= 0 && o.temperature <= 1e6, "Generator: temperature ", o.temperature,
              " is not in [0, 1e6]; 0 takes the most likely token");
   CS_REQUIRE(o.top_k >= 0, "Generator: top_k ", o.top_k, " is negative; 0 draws from all tokens");
   CS_REQUIRE(o.top_p > 0 && o.top_p <= 1, "Generator: top_p ", o.top_p, " is not in (0, 1]");
   CS_REQUIRE(o.repetition_penalty > 0, "Generator: repetition_penalty ", o.repetition_penalty,
              " is not positive; 1 does nothing");
-  CS_REQUIRE(o.cache_capacity >= 0, "Generator: cache_capacity ", o.cache_capacity, " is negative");
+  CS_REQUIRE(o.cache_capacity >= 0 && o.cache_capacity <= kMost, "Generator: cache_capacity ",
+             o.cache_capacity, " is not in [0, ", kMost, "]");
 }
 
 // The device of a model: that of its first parameter.

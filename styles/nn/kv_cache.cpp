@@ -21,6 +21,11 @@ Shared checked(Sequences sequences) {
   const KeyRanges& keys = sequences.keys;
   CS_REQUIRE(sequences.positions.defined() && keys.first.defined() && keys.last.defined(),
              "SequenceScope: positions, keys.first and keys.last are needed, i64 [batch, seq]");
+  CS_REQUIRE(sequences.positions.ndim() == 2 && keys.first.shape() == sequences.positions.shape() &&
+                 keys.last.shape() == sequences.positions.shape(),
+             "SequenceScope: positions ", sequences.positions.shape(), ", keys.first ",
+             keys.first.shape(), " and keys.last ", keys.last.shape(), " are not all [batch, seq]");
+  if (sequences.cache != nullptr) sequences.cache->begin_forward();
   return std::make_shared<const Sequences>(std::move(sequences));
 }
 
@@ -33,6 +38,7 @@ Tensor room_for(const Tensor& x, std::int64_t capacity) {
 }
 
 bool fits(const Tensor& room, const Tensor& x) {
+  if (!room.defined()) return false;
   if (room.dtype() != x.dtype() || room.is_distributed() != x.is_distributed()) return false;
   if (x.is_distributed() && room.layout() != x.layout()) return false;
   Shape shape = x.shape();
@@ -73,19 +79,28 @@ KvCache::Entry KvCache::append(const Tensor& k, const Tensor& v) {
   CS_REQUIRE(!grad_enabled(), "KvCache: keys on the tape; hold a NoGradGuard while it is in use");
   CS_REQUIRE(size_ + k.size(2) <= capacity_, "KvCache: ", size_, " slots are filled, and ",
              k.size(2), " more do not fit into its capacity of ", capacity_);
-  if (size_ == 0 && next_ == entries_.size())
-    entries_.push_back({room_for(k, capacity_), room_for(v, capacity_)});
+  CS_REQUIRE(next_ == 0 || k.size(2) == seq_, "KvCache: keys of ", k.size(2),
+             " positions after those of ", seq_, " in one forward");
+  if (size_ == 0 && next_ == entries_.size()) entries_.emplace_back();
   CS_REQUIRE(next_ < entries_.size(), "KvCache: more attention modules than the ", entries_.size(),
              " of the first forward append keys");
-  const Entry& entry = entries_[next_];
+  Entry& entry = entries_[next_];
+  if (size_ == 0 && !(fits(entry.keys, k) && fits(entry.values, v)))
+    entry = {room_for(k, capacity_), room_for(v, capacity_)};
   CS_REQUIRE(fits(entry.keys, k) && fits(entry.values, v), "KvCache: keys ", k, " and values ", v,
              " do not fit the cache ", entry.keys,
              "; make another cache for another batch or plan");
   ++next_;
+  seq_ = k.size(2);
   return {filled_with(entry.keys, k, size_), filled_with(entry.values, v, size_)};
 }
 
 void KvCache::advance(std::int64_t seq) {
+  CS_REQUIRE(next_ == 0 || seq == seq_, "KvCache: advance(", seq, ") after a forward over ", seq_,
+             " positions");
+  if (size_ == 0) entries_.resize(next_);
+  CS_REQUIRE(next_ == entries_.size(), "KvCache: ", next_, " of ", entries_.size(),
+             " attention modules appended keys in this forward; run all of them, once");
   size_ += seq;
   next_ = 0;
 }
@@ -112,6 +127,8 @@ Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, std::int64_t wi
               std::optional<double> scale) {
   const Shared& of = sequences();
   if (of == nullptr) return attention(q, k, v, true, scale, window);
+  CS_REQUIRE(of->positions.shape() == Shape({q.size(0), q.size(2)}), "attend: q ", q,
+             " is not of the positions of its SequenceScope, [batch, seq] ", of->positions.shape());
   const KeyRanges keys = within(of->keys, window);
   if (of->cache == nullptr) return attention(q, k, v, keys, scale);
   const KvCache::Entry all = of->cache->append(k, v);

@@ -26,6 +26,13 @@ double weight(float logit, float highest, double temperature) {
   return std::exp((static_cast<double>(logit) - static_cast<double>(highest)) / temperature);
 }
 
+// The token whose score is highest is drawn. Scores are logits with noise, not divided by the
+// temperature: they are finite where a small one divides.
+std::int64_t scored(float logit, double temperature, const Noise& noise, std::int64_t token) {
+  return packed(static_cast<float>(static_cast<double>(logit) + temperature * noise.of(token)),
+                token);
+}
+
 // All candidates of which no rank has a better one that it did not tell, in order.
 struct Known {
   std::vector<std::int64_t> tokens;
@@ -65,9 +72,12 @@ std::optional<std::size_t> left_by_top_k(const Known& known, std::int64_t top_k)
 // Those before which less than top_p lies.
 std::optional<std::size_t> left_by_top_p(std::span<const std::int64_t> tokens, bool all,
                                          double total, float highest, const Choice& choice) {
+  // The total is rounded in each rank's part: where exactly top_p lies before a token, this settles
+  // it alike on any number of ranks.
+  const double limit = choice.top_p * total * (1 - 1e-6);
   double before = 0;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (i > 0 && before >= choice.top_p * total) return i;
+    if (i > 0 && before >= limit) return i;
     before += weight(logit_of(tokens[i]), highest, choice.temperature);
   }
   if (all) return tokens.size();
@@ -119,8 +129,7 @@ std::int64_t drawn(const VocabularyPart& part, double temperature, Noise noise) 
   std::int64_t best = kNoToken;
   for (std::size_t i = 0; i < part.logits.size(); ++i) {
     const std::int64_t token = part.first + static_cast<std::int64_t>(i);
-    const double score = static_cast<double>(part.logits[i]) / temperature + noise.of(token);
-    best = std::max(best, packed(static_cast<float>(score), token));
+    best = std::max(best, scored(part.logits[i], temperature, noise, token));
   }
   return best;
 }
@@ -183,9 +192,7 @@ std::optional<std::int64_t> draw_of(std::span<const Candidates> parts, const Cho
   if (!count) return std::nullopt;
   std::int64_t best = kNoToken;
   for (const std::int64_t token : left.first(*count)) {
-    const double score =
-        static_cast<double>(logit_of(token)) / choice.temperature + noise.of(token_of(token));
-    best = std::max(best, packed(static_cast<float>(score), token_of(token)));
+    best = std::max(best, scored(logit_of(token), choice.temperature, noise, token_of(token)));
   }
   return best;
 }

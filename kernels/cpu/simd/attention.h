@@ -37,7 +37,10 @@ inline Keys keys_of(const AttentionSizes& n, std::int64_t b, std::int64_t i) {
     keys.end = i + n.diagonal + 1;
     if (n.window > 0) keys.begin = keys.end - n.window;
   }
-  if (n.first.data) keys = {key_of(n.first, b, i), key_of(n.last, b, i) + 1};
+  if (n.first.data) {
+    const std::int64_t last = key_of(n.last, b, i);
+    keys = {key_of(n.first, b, i), last < n.tk ? last + 1 : n.tk};
+  }
   keys.end = keys.end < 0 ? 0 : keys.end > n.tk ? n.tk : keys.end;
   keys.begin = keys.begin < 0 ? 0 : keys.begin > keys.end ? keys.end : keys.begin;
   return keys;

@@ -202,7 +202,7 @@ ErrorKind kind_of(const std::function<void()>& call, std::string& text) {
 Task<void> look_while_in_flight(World& world, std::atomic<bool>& looked, int& told) {
   const DeviceMesh mesh = init_device_mesh(world, {world.size()}, {"tp"});
   const DTensor source = source_of(world, mesh, Layout(Partial()));
-  for (int i = 0; i < 500 && world.rank() > 0 && !looked; ++i) co_await sleep_for(1ms);
+  for (int i = 0; i < 30'000 && world.rank() > 0 && !looked; ++i) co_await sleep_for(1ms);
   const Redistribution moving = source.redistribute(Replicate());
   if (world.rank() == 0 && on_cpu()) {
     const auto state = moving.tensor().storage()->pending.state();

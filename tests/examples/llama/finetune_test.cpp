@@ -90,6 +90,21 @@ TEST(Finetune, EachPlanLearnsTheSame) {
   }
 }
 
+TEST(Finetune, ReplicasDropOtherInputs) {
+  const Files files;
+  files.scratch.write("text", std::string(800, 'x'));  // all rows are equal
+  for (const char* plan : {"dp", "fsdp"}) {
+    const auto with = [&](int ranks) {
+      FinetuneOptions o = files.options("", plan, ranks);
+      o.batch = ranks;
+      o.lora = 4;
+      o.dropout = 0.5;
+      return losses_of(o);
+    };
+    EXPECT_GT(std::abs(with(2).back() - with(4).back()), 1e-6) << plan;
+  }
+}
+
 TEST(Finetune, SavesAdaptersThatLoad) {
   const Files files;
   FinetuneOptions o = files.options("adapter", "fsdp");

@@ -192,6 +192,7 @@ TEST(Generator, RefusesOptionsOutsideTheirRanges) {
     nn::CausalLM model(speaking_llama(), world);
     const std::pair<nn::GenerationOptions, const char*> bad[] = {
         {{.max_new_tokens = 0}, "max_new_tokens 0"},
+        {{.max_new_tokens = INT64_MAX}, "max_new_tokens 9223372036854775807"},
         {{.temperature = -1}, "temperature -1"},
         {{.temperature = NAN}, "temperature nan"},
         {{.top_k = -1}, "top_k -1"},

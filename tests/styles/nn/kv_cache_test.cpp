@@ -110,6 +110,64 @@ TEST(KvCache, TakesTheMemoryOfItsFormula) {
   });
 }
 
+// Logits of the last column of a forward over `ids`.
+Task<Tensor> forward_with(World& world, nn::CausalLM& model, nn::KvCache& cache, Tensor ids) {
+  nn::Sequences of = padded(world, {0, 0}, cache.size(), ids.size(1));
+  of.cache = &cache;
+  const nn::SequenceScope scope(of);
+  co_return co_await model.forward(ids);
+}
+
+TEST(KvCache, ForwardsThatCameToNothingLeaveNothing) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    nn::CausalLM model(speaking_llama(), world);
+    const NoGradGuard no_grad;
+    const Tensor text = integers(world, Shape{2, 8}, 37), warm_up = integers(world, Shape{2, 3}, 37);
+    nn::KvCache cache(8);
+    Task<Tensor> dropped = forward_with(world, model, cache, warm_up);
+    co_await std::move(dropped);
+    model.model.layers[1].self_attn.q_proj.bias = random(world, Shape{3});  // fits nothing
+    const std::string error =
+        co_await refusal(forward_with(world, model, cache, slice(text, 1, 0, 5)));
+    EXPECT_FALSE(error.empty());
+    model.model.layers[1].self_attn.q_proj.bias = Tensor();
+    for (const std::int64_t begin : {0, 5}) {
+      const Tensor piece = slice(text, 1, begin, begin == 0 ? 5 : 8);
+      Task<Tensor> again = forward_with(world, model, cache, piece);
+      const Tensor got = co_await std::move(again);
+      cache.advance(piece.size(1));
+      Task<Tensor> whole = model.forward(slice(text, 1, 0, begin + piece.size(1)));
+      const Tensor want = co_await std::move(whole);
+      expect_close(contiguous(slice(got, 1, piece.size(1) - 1, piece.size(1))),
+                   contiguous(slice(want, 1, begin + piece.size(1) - 1, begin + piece.size(1))),
+                   1e-9);
+    }
+    EXPECT_EQ(cache.bytes(), 2 * 2 * 2 * 4 * 8 * 2 * 8);
+  });
+}
+
+TEST(KvCache, RefusesForwardsThatAreNotThoseBefore) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    const NoGradGuard no_grad;
+    const Tensor k = random(world, Shape{2, 2, 3, 4}), one = slice(k, 2, 0, 1);
+    nn::KvCache cache(9);
+    cache.append(k, k);
+    EXPECT_CONTAINS(error_of([&] { cache.append(one, one); }), "1 positions after those of 3");
+    cache.append(k, k);
+    EXPECT_CONTAINS(error_of([&] { cache.advance(1); }), "advance(1)");
+    cache.advance(3);
+    cache.append(k, k);
+    EXPECT_CONTAINS(error_of([&] { cache.advance(3); }), "1 of 2 attention modules");
+    nn::Sequences of = padded(world, {0, 0}, 0, 4);
+    of.keys.first = slice(of.keys.first, 1, 0, 3);
+    EXPECT_CONTAINS(error_of([&] { const nn::SequenceScope scope(of); }), "keys.first [2, 3]");
+    of = padded(world, {0, 0}, 0, 4);
+    const nn::SequenceScope scope(of);
+    EXPECT_CONTAINS(error_of([&] { nn::attend(k, k, k); }), "positions of its SequenceScope");
+    co_return;
+  });
+}
+
 TEST(KvCache, RefusesWhatItHasNoRoomFor) {
   on_ranks(1, [](World& world) -> Task<void> {
     EXPECT_CONTAINS(error_of([] { nn::KvCache none(0); }), "capacity 0");

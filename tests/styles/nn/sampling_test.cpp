@@ -151,6 +151,30 @@ TEST(Sampling, TokensAsLikelyAsTheLastAreKept) {
   EXPECT_FALSE(draw_in_parts(logits, 2, 1, {1, 2, 1}, {1, 0, 0}));
 }
 
+TEST(Sampling, SmallTemperaturesTakeTheMostLikely) {
+  for (const double temperature : {1e-3, 1e-30, 1e-40, 1e-300}) {
+    std::vector<float> logits = logits_of(30, 4);
+    for (float& logit : logits) logit -= 40;
+    const std::int64_t want = token_of(most_likely({logits, 0}));
+    for (int step = 0; step < 50; ++step) {
+      EXPECT_EQ(token_of(drawn({logits, 0}, temperature, {1, 0, step})), want) << temperature;
+      EXPECT_EQ(token_of(*draw_in_parts(logits, 2, 31, {temperature, 0, 1}, {1, 0, step})), want);
+    }
+  }
+}
+
+TEST(Sampling, ABorderOfTopPIsTheSameInAnyParts) {
+  const std::vector<float> counts = {1, 2, 3, 5, 7, 11, 13, 17, 19, 22};  // of 100
+  std::vector<float> logits;
+  for (const float count : counts) logits.push_back(std::log(count));
+  for (const double top_p : {0.22, 0.41, 0.58, 0.71, 0.82, 0.89, 0.94})
+    for (int step = 0; step < 2000; ++step) {
+      const auto whole = draw_in_parts(logits, 1, 11, {1, 0, top_p}, {3, 0, step});
+      for (const std::size_t parts : {2, 3, 4, 5})
+        ASSERT_EQ(draw_in_parts(logits, parts, 11, {1, 0, top_p}, {3, 0, step}), whole) << top_p;
+    }
+}
+
 TEST(Sampling, NoiseDependsOnAllOfItsNumbers) {
   const double noise = Noise{1, 2, 3}.of(4);
   for (const Noise& other : {Noise{2, 2, 3}, Noise{1, 3, 3}, Noise{1, 2, 4}})

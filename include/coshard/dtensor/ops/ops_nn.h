@@ -85,7 +85,8 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal 
                  CallSite site = CallSite::current());
 // i64 [batch, tq]: query i of batch b sees the keys first[b, i] <= j <= last[b, i], of those that
 // there are; none, and its result is 0, if first > last. Causal masks, windows, padding and
-// documents are ranges.
+// documents are ranges. Values of keys that a query does not see have the weight 0, as under a mask:
+// all have to be finite.
 struct KeyRanges {
   Tensor first, last;
 };

@@ -30,17 +30,22 @@ class KvCache {
   };
   // Called by each attention module once per forward. k, v [batch, heads, seq, head_dim] go behind
   // the slots that are filled; returns all slots up to the new ones, as views.
-  // Error{BadInput}: on the tape (NoGradGuard); more slots than there are; another batch, other heads or layouts than before;
-  // more modules than in the first forward.
+  // Error{BadInput}: on the tape (NoGradGuard); more slots than there are; another batch, other
+  // heads or layouts than those of the slots that are filled; more modules than in the first
+  // forward; another seq than the module before.
   Entry append(const Tensor& k, const Tensor& v);
-  // After a forward over `seq` positions: its slots are filled.
+  // A forward begins, called by SequenceScope: what one before appended without advance() is
+  // overwritten.
+  void begin_forward() { next_ = 0; }
+  // After a forward over `seq` positions: its slots are filled. Error{BadInput}: another seq than it
+  // appended; fewer modules than in the first forward.
   void advance(std::int64_t seq);
   // No slot is filled. The memory stays, for prompts of the same batch.
   void clear() { size_ = 0, next_ = 0; }
 
  private:
-  std::int64_t capacity_, size_ = 0;
-  std::size_t next_ = 0;  // the module of a forward that appends next
+  std::int64_t capacity_, size_ = 0, seq_ = 0;  // seq_: of this forward
+  std::size_t next_ = 0;                        // the module of a forward that appends next
   std::vector<Entry> entries_;
 };
 
