@@ -62,15 +62,18 @@ void ModuleChange::require_same_shapes(std::string_view who) const {
   for (const Slot& each : slots_) {
     const Tensor& now = *each.slot;
     if (!each.before.defined() || !now.defined() || now.id() == each.before.id()) continue;
-    const std::string path = each.module->path().empty() ? "" : each.module->path() + ".";
     const auto& meta = each.before.grad_meta();
-    CS_REQUIRE(meta == nullptr || meta->collector.expired(), who, " would replace parameter '",
-               path, each.name,
+    const bool is_summed = meta != nullptr && !meta->collector.expired();
+    if (!is_summed && now.shape() == each.before.shape()) continue;
+    const std::string path = each.module->path().empty() ? "" : each.module->path() + ".";
+    CS_REQUIRE(!is_summed, who, " would replace parameter '", path, each.name,
                "', whose gradients a DataParallel sums; create the DataParallel afterwards");
-    CS_REQUIRE(now.shape() == each.before.shape(), who, " gives parameter '", path, each.name,
-               "' the shape ", now.shape(), ", but it is ", each.before.shape(),
-               ", and forward counts on that; distribute_tensor takes the whole tensor, from_local "
-               "one shard of it");
+    fail(ErrorKind::BadInput,
+         str_cat(
+             who, " gives parameter '", path, each.name, "' the shape ", now.shape(),
+             ", but it is ", each.before.shape(),
+             ", and forward counts on that; distribute_tensor takes the whole tensor, from_local "
+             "one shard of it"));
   }
 }
 

@@ -17,8 +17,10 @@ CausalLMConfig checked(CausalLMConfig c) {
                " is not divisible by num_attention_heads ", c.num_attention_heads);
     c.head_dim = c.hidden_size / c.num_attention_heads;
   }
-  CS_REQUIRE(c.head_dim > 0 && c.head_dim % 2 == 0, "CausalLM: head_dim ", c.head_dim,
-             " must be even and positive for rotary positions");
+  constexpr std::int64_t kLongestHead = 65536;
+  CS_REQUIRE(c.head_dim > 0 && c.head_dim % 2 == 0 && c.head_dim <= kLongestHead,
+             "CausalLM: head_dim ", c.head_dim,
+             " must be even for rotary positions, and from 2 to ", kLongestHead);
   const auto types = static_cast<std::int64_t>(c.layer_types.size());
   CS_REQUIRE(types == 0 || types == c.num_hidden_layers, "CausalLM: layer_types has ", types,
              " entries for num_hidden_layers ", c.num_hidden_layers);

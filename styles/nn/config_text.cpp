@@ -82,8 +82,11 @@ ConfigJson parse_config(std::string_view text, const std::string& file) {
 }
 
 ConfigKeys::ConfigKeys(const ConfigJson& object, std::string file, std::string prefix,
-                       const std::vector<std::string>& ignore)
-    : object_(object), file_(std::move(file)), prefix_(std::move(prefix)), ignore_(ignore) {}
+                       std::vector<std::string> ignore)
+    : object_(object),
+      file_(std::move(file)),
+      prefix_(std::move(prefix)),
+      ignore_(std::move(ignore)) {}
 
 const ConfigJson* ConfigKeys::find(const char* key) {
   asked_.insert(key);

@@ -34,7 +34,7 @@ class ConfigKeys {
  public:
   // `prefix` of a key in errors: "rope_scaling.".
   ConfigKeys(const ConfigJson& object, std::string file, std::string prefix,
-             const std::vector<std::string>& ignore);
+             std::vector<std::string> ignore);
 
   bool has(const char* key) { return find(key) != nullptr; }
   bool is_null(const char* key);
@@ -53,7 +53,7 @@ class ConfigKeys {
  private:
   const ConfigJson& object_;
   std::string file_, prefix_;
-  const std::vector<std::string>& ignore_;
+  std::vector<std::string> ignore_;
   std::set<std::string> asked_;
 };
 

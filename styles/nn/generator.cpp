@@ -18,6 +18,8 @@ constexpr std::int64_t kMost = INT32_MAX;
 void check_options(const GenerationOptions& o) {
   CS_REQUIRE(o.max_new_tokens >= 1 && o.max_new_tokens <= kMost, "Generator: max_new_tokens ",
              o.max_new_tokens, " is not in [1, ", kMost, "]");
+  CS_REQUIRE(o.max_length >= 0 && o.max_length <= kMost, "Generator: max_length ", o.max_length,
+             " is not in [0, ", kMost, "]; 0 is no limit");
   CS_REQUIRE(o.temperature >= 0 && o.temperature <= 1e6, "Generator: temperature ", o.temperature,
              " is not in [0, 1e6]; 0 takes the most likely token");
   CS_REQUIRE(o.top_k >= 0, "Generator: top_k ", o.top_k, " is negative; 0 draws from all tokens");
@@ -91,24 +93,31 @@ Generator::Generator(Module& model, GenerationOptions options)
   std::ranges::sort(options_.eos_token_ids);
 }
 
+std::int64_t Generator::steps_after(std::int64_t longest) const {
+  if (options_.max_length == 0) return options_.max_new_tokens;
+  return std::min(options_.max_new_tokens, options_.max_length - longest);
+}
+
 void Generator::check(const std::vector<std::vector<std::int64_t>>& prompts) const {
   CS_REQUIRE(!prompts.empty(), "Generator: no prompt");
-  std::size_t longest = 0;
+  std::int64_t longest = 0;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     CS_REQUIRE(!prompts[i].empty(), "Generator: prompt ", i, " has no tokens");
     for (const std::int64_t token : prompts[i])
       CS_REQUIRE(token >= 0 && token < vocabulary_, "Generator: prompt ", i, " has token ", token,
                  ", but the model has ", vocabulary_);
-    longest = std::max(longest, prompts[i].size());
+    longest = std::max(longest, static_cast<std::int64_t>(prompts[i].size()));
   }
-  const auto slots = static_cast<std::int64_t>(longest) + options_.max_new_tokens - 1;
+  const std::int64_t steps = steps_after(longest), slots = longest + steps - 1;
+  CS_REQUIRE(steps >= 1, "Generator: a prompt of ", longest, " tokens leaves none of max_length ",
+             options_.max_length, " for new ones; set max_length or max_new_tokens");
   CS_REQUIRE(options_.cache_capacity == 0 || slots <= options_.cache_capacity,
-             "Generator: a prompt of ", longest, " tokens and ", options_.max_new_tokens,
-             " new ones take ", slots, " slots of the cache, which has ", options_.cache_capacity,
+             "Generator: a prompt of ", longest, " tokens and ", steps, " new ones take ", slots,
+             " slots of the cache, which has ", options_.cache_capacity,
              "; set cache_capacity or max_new_tokens");
-  CS_REQUIRE(slots <= positions_, "Generator: a prompt of ", longest, " tokens and ",
-             options_.max_new_tokens, " new ones take ", slots, " positions, but the model has ",
-             positions_, "; set max_new_tokens");
+  CS_REQUIRE(slots <= positions_, "Generator: a prompt of ", longest, " tokens and ", steps,
+             " new ones take ", slots, " positions, but the model has ", positions_,
+             "; set max_new_tokens");
 }
 
 Task<void> Generator::start(std::vector<std::vector<std::int64_t>> prompts,
@@ -117,7 +126,8 @@ Task<void> Generator::start(std::vector<std::vector<std::int64_t>> prompts,
   std::int64_t longest = 0;
   for (const auto& prompt : prompts)
     longest = std::max(longest, static_cast<std::int64_t>(prompt.size()));
-  const std::int64_t slots = longest + options_.max_new_tokens - 1;
+  steps_ = steps_after(longest);
+  const std::int64_t slots = longest + steps_ - 1;
   const bool fits = cache_ && cache_->capacity() >= slots && rows_.size() == prompts.size();
   if (fits)
     cache_->clear();
@@ -261,7 +271,7 @@ void Generator::take(Row& row, std::int64_t token) {
 Task<std::optional<std::span<const std::int64_t>>> Generator::next() {
   CS_REQUIRE(logits_.defined(), "Generator: next before start");
   const bool over = std::ranges::all_of(rows_, [](const Row& row) { return row.finished; });
-  if (over || step_ == options_.max_new_tokens) co_return std::nullopt;
+  if (over || step_ == steps_) co_return std::nullopt;
   if (step_ > 0) {
     for (std::int64_t& token : tokens_) token = std::max<std::int64_t>(token, 0);
     Task<void> forward = feed(1);

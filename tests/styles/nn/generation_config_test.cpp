@@ -55,6 +55,7 @@ TEST(GenerationConfig, RefusesWhatItCannotDoByName) {
       {R"({"bad_words_ids": [[3]]})", "bad_words_ids"},
       {R"({"repetition_penalty": 0})", "repetition_penalty"},
       {R"({"max_new_tokens": 2.5})", "max_new_tokens"},
+      {R"({"max_length": 0})", "max_length"},
   };
   for (const auto& [text, key] : bad) {
     const std::string error = error_of([text = text] { read(text); });
@@ -63,12 +64,36 @@ TEST(GenerationConfig, RefusesWhatItCannotDoByName) {
   }
 }
 
-TEST(GenerationConfig, WithoutTheFileTakesTheModelsEnd) {
+TEST(GenerationConfig, NullAndNeutralValuesAreAsIfAbsent) {
+  const nn::GenerationOptions options = read(
+      R"({"eos_token_id": null, "temperature": null, "top_p": null, "do_sample": null,
+          "max_new_tokens": null, "num_beams": null, "min_p": 0.0, "suppress_tokens": [],
+          "min_new_tokens": 0, "watermarking_config": null})");
+  EXPECT_TRUE(options.eos_token_ids.empty());
+  EXPECT_EQ(options.temperature, 0);
+  EXPECT_EQ(options.max_new_tokens, 20);
+}
+
+TEST(GenerationConfig, MaxLengthCountsUnlessNewTokensDo) {
+  EXPECT_EQ(read(R"({"max_length": 64})").max_length, 64);
+  EXPECT_EQ(read(R"({"max_length": 64, "max_new_tokens": 5})").max_length, 0);
+  EXPECT_EQ(read(R"({"max_length": 64, "max_new_tokens": 5})").max_new_tokens, 5);
+  EXPECT_EQ(read(R"({"max_length": 20})").max_length, 0);  // the default of transformers
+  EXPECT_EQ(read(R"({"max_length": 20})").max_new_tokens, 20);
+}
+
+TEST(GenerationConfig, WithoutTheFileTakesKeysOfTheModel) {
   const Folder folder;
-  folder.write("config.json", R"({"model_type": "llama", "eos_token_id": 3})");
+  folder.write("config.json", R"({"model_type": "llama", "eos_token_id": 3, "hidden_size": 4,
+      "repetition_penalty": 1.5, "num_beams": 1, "top_k": null})");
   const nn::GenerationOptions options = nn::read_generation_config(folder.path.string());
   EXPECT_EQ(options.eos_token_ids, (std::vector<std::int64_t>{3}));
+  EXPECT_EQ(options.repetition_penalty, 1.5);
   EXPECT_EQ(options.temperature, 0);
+  folder.write("config.json", R"({"model_type": "llama", "eos_token_id": null})");
+  EXPECT_TRUE(nn::read_generation_config(folder.path.string()).eos_token_ids.empty());
+  folder.write("config.json", R"({"model_type": "llama", "num_beams": 2})");
+  EXPECT_CONTAINS(error_of([&] { nn::read_generation_config(folder.path.string()); }), "num_beams");
 }
 
 }  // namespace

@@ -187,6 +187,26 @@ TEST(Generator, RefusesBadPromptsBeforeTheFirstToken) {
   });
 }
 
+TEST(Generator, MaxLengthCountsTheLongestPrompt) {
+  on_ranks(1, [](World& world) -> Task<void> {
+    nn::CausalLM model(speaking_llama(), world);
+    nn::Generator generator(model, {.max_new_tokens = 30, .max_length = 7});
+    const std::vector<Tokens> prompts = {{1, 2, 3}, {4}}, long_one = {Tokens(7, 1)};
+    Task<void> start = generator.start(prompts);
+    co_await std::move(start);
+    int steps = 0;
+    while (true) {
+      auto next = generator.next();
+      const auto tokens = co_await std::move(next);
+      if (!tokens) break;
+      ++steps;
+    }
+    EXPECT_EQ(steps, 4);
+    const std::string error = co_await refusal(generator.start(long_one));
+    EXPECT_CONTAINS(error, "max_length 7");
+  });
+}
+
 TEST(Generator, RefusesOptionsOutsideTheirRanges) {
   on_ranks(1, [](World& world) -> Task<void> {
     nn::CausalLM model(speaking_llama(), world);
@@ -195,6 +215,7 @@ TEST(Generator, RefusesOptionsOutsideTheirRanges) {
         {{.max_new_tokens = INT64_MAX}, "max_new_tokens 9223372036854775807"},
         {{.temperature = -1}, "temperature -1"},
         {{.temperature = NAN}, "temperature nan"},
+        {{.max_length = -1}, "max_length -1"},
         {{.top_k = -1}, "top_k -1"},
         {{.top_p = 0}, "top_p 0"},
         {{.top_p = 1.5}, "top_p 1.5"},

@@ -122,7 +122,8 @@ TEST(KvCache, ForwardsThatCameToNothingLeaveNothing) {
   on_ranks(1, [](World& world) -> Task<void> {
     nn::CausalLM model(speaking_llama(), world);
     const NoGradGuard no_grad;
-    const Tensor text = integers(world, Shape{2, 8}, 37), warm_up = integers(world, Shape{2, 3}, 37);
+    const Tensor text = integers(world, Shape{2, 8}, 37),
+                 warm_up = integers(world, Shape{2, 3}, 37);
     nn::KvCache cache(8);
     Task<Tensor> dropped = forward_with(world, model, cache, warm_up);
     co_await std::move(dropped);
@@ -160,7 +161,7 @@ TEST(KvCache, RefusesForwardsThatAreNotThoseBefore) {
     EXPECT_CONTAINS(error_of([&] { cache.advance(3); }), "1 of 2 attention modules");
     nn::Sequences of = padded(world, {0, 0}, 0, 4);
     of.keys.first = slice(of.keys.first, 1, 0, 3);
-    EXPECT_CONTAINS(error_of([&] { const nn::SequenceScope scope(of); }), "keys.first [2, 3]");
+    EXPECT_CONTAINS(error_of([&] { const nn::SequenceScope scope(of); }), "keys.first [2,3]");
     of = padded(world, {0, 0}, 0, 4);
     const nn::SequenceScope scope(of);
     EXPECT_CONTAINS(error_of([&] { nn::attend(k, k, k); }), "positions of its SequenceScope");

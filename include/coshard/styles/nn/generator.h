@@ -16,9 +16,10 @@ namespace nn {
 // Applied in this order, as transformers does: repetition_penalty, temperature, top_k, top_p.
 struct GenerationOptions {
   std::int64_t max_new_tokens = 20;
-  double temperature = 0;  // 0: greedy, the most likely token, of equal ones the first
-  std::int64_t top_k = 0;  // draw from the k most likely tokens; 0: from all
-  double top_p = 1;        // and from the fewest that have this probability together
+  std::int64_t max_length = 0;  // of the longest prompt of a batch and its text; 0: no limit
+  double temperature = 0;       // 0: greedy, the most likely token, of equal ones the first
+  std::int64_t top_k = 0;       // draw from the k most likely tokens; 0: from all
+  double top_p = 1;             // and from the fewest that have this probability together
   // Divides positive logits of tokens that the prompt or the text has, and multiplies negative ones.
   double repetition_penalty = 1;
   std::vector<std::int64_t> eos_token_ids{};  // after one of these, a row is finished
@@ -27,8 +28,8 @@ struct GenerationOptions {
   std::int64_t cache_capacity = 0;  // slots of the KV cache; 0: what the prompts need
 };
 
-// generation_config.json of `folder`, in the keys of transformers; without the file, what config.json
-// says of eos_token_id. do_sample false is temperature 0.
+// generation_config.json of `folder`, in the keys of transformers; without the file, the same keys
+// of config.json. do_sample false is temperature 0, and max_new_tokens stands above max_length.
 // Error{BadInput}: keys with an effect that are not supported (num_beams, typical_p, …), by name and
 // value.
 GenerationOptions read_generation_config(const std::string& folder);
@@ -63,6 +64,7 @@ class Generator {
     std::vector<std::int64_t> seen{};  // tokens of prompt and text, sorted
   };
   void check(const std::vector<std::vector<std::int64_t>>& prompts) const;
+  std::int64_t steps_after(std::int64_t longest) const;
   Task<void> feed(std::int64_t seq);
   Task<void> choose();
   Task<void> most_likely_of_all();
@@ -78,7 +80,7 @@ class Generator {
   std::vector<std::int64_t> tokens_;   // of this step
   std::vector<std::int64_t> chosen_;   // with their logits (sampling.h)
   std::vector<std::int64_t> columns_;  // of a forward: positions, first and last keys
-  std::int64_t first_number_ = 0, step_ = 0;
+  std::int64_t first_number_ = 0, step_ = 0, steps_ = 0;  // steps_: at most
   Tensor logits_;
   std::vector<float> read_;  // this rank's part of them, [batch, vocabulary of this rank]
 };
