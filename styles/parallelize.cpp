@@ -50,7 +50,8 @@ void warn_of_plain(Module& root, const DeviceMesh& mesh,
   if (!mesh.contains_this_rank() || mesh.local_rank() != 0 || mesh.size() == 1) return;
   const auto styled = [&](std::string_view path) -> const Application* {
     const auto found = std::ranges::find_if(applications, [&](const Application& each) {
-      return each.at.path == path || each.at.path.starts_with(str_cat(path, '.'));
+      const std::string& at = each.at.path;
+      return at.starts_with(path) && (at.size() == path.size() || at[path.size()] == '.');
     });
     return found == applications.end() ? nullptr : &*found;
   };
@@ -94,10 +95,13 @@ std::exception_ptr apply_all(const std::vector<Application>& applications, Modul
                              const ModuleChange& change) {
   try {
     Ties ties(module);
-    for (const Application& each : applications) {
+    for (std::size_t i = 0; i < applications.size(); ++i) {
+      const Application& each = applications[i];
       each.style->apply(*each.at.module, mesh, options);
-      change.require_same_shapes(str_cat("parallelize_module: the style ", *each.style));
       ties.restore();
+      // Looks at all parameters: once for all modules of a plan's key.
+      if (i + 1 == applications.size() || applications[i + 1].style != each.style)
+        change.require_same_shapes(str_cat("parallelize_module: the style ", *each.style));
     }
     change.require_ties_kept("parallelize_module");
   } catch (...) {
