@@ -119,7 +119,8 @@ std::vector<std::int64_t> Tokenizer::encode(std::string_view text, bool with_spe
   CS_REQUIRE(text.size() < std::numeric_limits<std::int32_t>::max(), "a text of ", text.size(),
              " bytes is too long to encode; encode parts of it");
   const std::size_t wrong = invalid_utf8(text);
-  CS_REQUIRE(wrong == std::string_view::npos, "a text is not UTF-8 at byte ", wrong);
+  CS_REQUIRE(wrong == std::string_view::npos, "a text is not UTF-8 at byte ", wrong,
+             "; convert it first, as with iconv");
   const std::scoped_lock lock(parts_->turn);
   Parts& parts = *parts_;
   std::vector<std::int64_t> ids;
