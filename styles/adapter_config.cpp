@@ -1,8 +1,11 @@
 #include "styles/adapter_config.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <filesystem>
+#include <optional>
+#include <regex>
 #include <set>
 
 #include "dtensor/checkpoint/file.h"
@@ -15,19 +18,92 @@ namespace {
 using nn::ConfigJson;
 
 constexpr std::uint64_t kMostOfConfig = 100'000'000;
+constexpr std::size_t kMostOfPattern = 1000;  // bytes
 constexpr std::string_view kPrefix = "base_model.model.";
 
 // What tells where an adapter comes from, or has an effect only beside another key.
-constexpr std::string_view kInert[] = {
-    "auto_mapping", "base_model_name_or_path", "inference_mode",  "layers_pattern",
-    "loftq_config", "megatron_core",           "peft_version",    "qalora_group_size",
-    "revision",     "runtime_config",          "exclude_modules", "ensure_weight_tying"};
+constexpr std::string_view kInert[] = {"auto_mapping",      "base_model_name_or_path",
+                                       "inference_mode",    "loftq_config",
+                                       "megatron_core",     "peft_version",
+                                       "qalora_group_size", "revision",
+                                       "runtime_config",    "ensure_weight_tying"};
 // Of lora_A alone; others, such as "pissa", change the base.
 constexpr std::string_view kInitializations[] = {"gaussian", "eva", "orthogonal"};
 
 bool has_no_effect(const ConfigJson& value) {
   return value.is_null() || value == false || value == 0 || value == "none" ||
          (value.is_structured() && value.empty());
+}
+
+using Names = std::vector<std::string>;
+
+// As PEFT: the whole path, or its end behind a dot.
+bool is_named(std::string_view path, const Names& names) {
+  return std::ranges::any_of(
+      names, [&](const std::string& name) { return path == name || path.ends_with("." + name); });
+}
+
+// Whether Python's re and std::regex read it alike: no lookbehind, named group, flag, possessive
+// quantifier, number of a group, class of POSIX, nor an escape of one of the two alone.
+bool is_plain_pattern(std::string_view text) {
+  bool in_class = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const std::string_view rest = text.substr(i + 1);
+    const char next = rest.empty() ? '\0' : rest[0], last = i == 0 ? '\0' : text[i - 1];
+    if (static_cast<unsigned char>(text[i]) >= 0x80) return false;
+    if (text[i] == '\\') {
+      const bool is_letter = std::isalnum(static_cast<unsigned char>(next)) != 0;
+      if (is_letter && std::string_view("dDwWsS").find(next) == std::string_view::npos)
+        return false;
+      ++i;
+    } else if (in_class) {
+      if (text[i] == '[') return false;
+      in_class = text[i] != ']';
+    } else if (text[i] == '[') {
+      in_class = true;
+      if (rest.starts_with("]") || rest.starts_with("^]")) return false;
+    } else if (text[i] == '(' && next == '?') {
+      if (rest.size() < 2 || std::string_view(":=!").find(rest[1]) == std::string_view::npos)
+        return false;
+    } else if ((text[i] == '+' || text[i] == '*') &&
+               std::string_view("*+?}").find(last) != std::string_view::npos) {
+      return false;
+    }
+  }
+  return text.size() <= kMostOfPattern;
+}
+
+// nullopt: it cannot be read.
+std::optional<std::regex> pattern_of(const std::string& text) {
+  if (!is_plain_pattern(text)) return std::nullopt;
+  auto flags = std::regex::ECMAScript;
+#ifdef __GLIBCXX__
+  flags |= std::regex_constants::__polynomial;  // else some expressions take exponential time
+#endif
+  try {
+    return std::regex(text, flags);
+  } catch (const std::regex_error&) {
+    return std::nullopt;
+  }
+}
+
+// The number of the layer of "model.layers.3.mlp", as PEFT finds it: the first number behind one of
+// these names, or behind any. nullopt: none.
+std::optional<std::string> layer_in(std::string_view path, const Names& names) {
+  Names parts{""};
+  for (const char c : path)
+    if (c == '.')
+      parts.emplace_back();
+    else
+      parts.back() += c;
+  for (std::size_t i = names.empty() ? 2 : 1; i + 1 < parts.size(); ++i) {
+    const bool is_number = !parts[i].empty() && std::ranges::all_of(parts[i], [](char c) {
+      return c >= '0' && c <= '9';
+    });
+    if (is_number && (names.empty() || std::ranges::count(names, parts[i - 1]) > 0))
+      return parts[i];
+  }
+  return std::nullopt;
 }
 
 class ConfigReader {
@@ -50,7 +126,10 @@ class ConfigReader {
     const ConfigJson* scaled = find("use_rslora");
     if (scaled != nullptr && !scaled->is_boolean()) refuse("use_rslora", "is not true or false");
     config.options.rslora = scaled != nullptr && *scaled == true;
-    config.targets = targets();
+    if (const ConfigJson* turned = find("fan_in_fan_out");
+        turned != nullptr && !turned->is_boolean())
+      refuse("fan_in_fan_out", "is not true or false");
+    config.rules = rules();
     for (const auto& [key, value] : json_.items())
       if (!asked_.contains(key) && !std::ranges::count(kInert, key) && !has_no_effect(value))
         refuse(key, "is not supported");
@@ -72,16 +151,61 @@ class ConfigReader {
              str_cat("is not ", whole ? "an integer" : "a number", " from ", least, " to ", most));
     return value->get<double>();
   }
-  std::optional<std::vector<std::string>> targets() {
-    const ConfigJson* value = find("target_modules");
-    if (value == nullptr || value->is_string()) return std::nullopt;
-    std::vector<std::string> all;
-    if (!value->is_array() || value->empty()) refuse("target_modules", "is no list of names");
+  std::vector<LayerRule> rules() {
+    std::vector<LayerRule> all;
+    const ConfigJson* targets = find("target_modules");
+    if (targets != nullptr && targets->empty()) refuse("target_modules", "is no list of names");
+    if (targets != nullptr && *targets != "all-linear")
+      all.push_back({"target_modules", names_or_pattern("target_modules")});
+    const ConfigJson* excluded = find("exclude_modules");
+    if (excluded != nullptr && !excluded->empty() && *excluded != "")
+      all.push_back({"exclude_modules", std::not_fn(names_or_pattern("exclude_modules"))});
+    find("layers_pattern");
+    const ConfigJson* layers = find("layers_to_transform");
+    if (layers == nullptr || (layers->is_array() && layers->empty())) return all;
+    if (targets == nullptr || !targets->is_array())
+      refuse("layers_to_transform", "is not supported without a list in target_modules");
+    all.push_back({"layers_to_transform", layers_of(*layers)});
+    return all;
+  }
+  std::function<bool(std::string_view)> names_or_pattern(const std::string& key) {
+    const ConfigJson& value = *find(key);
+    if (!value.is_string())
+      return [names = names(key)](std::string_view path) { return is_named(path, names); };
+    const std::optional<std::regex> pattern = pattern_of(value.get<std::string>());
+    if (!pattern) refuse(key, "is a regular expression that is not supported; a list of names is");
+    return [pattern](std::string_view path) {
+      return std::regex_match(path.begin(), path.end(), *pattern);
+    };
+  }
+  Names names(const std::string& key) {
+    const ConfigJson* value = find(key);
+    if (value == nullptr) return {};
+    if (value->is_string()) return {value->get<std::string>()};
+    if (!value->is_array()) refuse(key, "is no list of names");
+    Names all;
     for (const ConfigJson& name : *value) {
-      if (!name.is_string()) refuse("target_modules", "is no list of names");
+      if (!name.is_string()) refuse(key, "is no list of names");
       all.push_back(name.get<std::string>());
     }
     return all;
+  }
+  std::function<bool(std::string_view)> layers_of(const ConfigJson& value) {
+    std::set<std::string> numbers;
+    for (const ConfigJson& layer : value.is_array() ? value : ConfigJson::array({value})) {
+      if (!layer.is_number_unsigned())
+        refuse("layers_to_transform", "is not the number of a layer, nor a list of such numbers");
+      numbers.insert(layer.dump());
+    }
+    Names before = names("layers_pattern");
+    std::erase(before, "");
+    for (const std::string& name : before)
+      if (!std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) || c == '_'; }))
+        refuse("layers_pattern", "is not a name, nor a list of names");
+    return [numbers, before](std::string_view path) {
+      const std::optional<std::string> layer = layer_in(path, before);
+      return layer && numbers.contains(*layer);
+    };
   }
   [[noreturn]] void refuse(const std::string& key, std::string_view why) const {
     const auto at = json_.find(key);
@@ -95,11 +219,16 @@ class ConfigReader {
   std::set<std::string> asked_;
 };
 
-// As PEFT: the whole path, or its end behind a dot.
-bool is_target(std::string_view path, const std::vector<std::string>& targets) {
-  return std::ranges::any_of(targets, [&](const std::string& target) {
-    return path == target || path.ends_with("." + target);
-  });
+bool is_there_in(const std::string& folder, std::string_view name) {
+  return is_there((std::filesystem::path(folder) / name).string());
+}
+
+void require_admitted(const SafetensorsHeader& file, std::string_view name, std::string_view path,
+                      const AdapterConfig& config) {
+  for (const LayerRule& rule : config.rules)
+    CS_REQUIRE(rule.admits(path), file.path(), ": has '", shortened(name), "', but ", rule.key,
+               " of ", kAdapterConfig,
+               " leaves that layer out, as PEFT would; correct one of the two");
 }
 
 }  // namespace
@@ -107,7 +236,13 @@ bool is_target(std::string_view path, const std::vector<std::string>& targets) {
 AdapterConfig read_adapter_config(const std::string& folder) {
   const std::string file = (std::filesystem::path(folder) / kAdapterConfig).string();
   const ConfigJson json = nn::parse_config(read_text(file, kMostOfConfig), file);
-  return ConfigReader(json, file).read();
+  AdapterConfig config = ConfigReader(json, file).read();
+  const std::string stem = kAdapterStem;
+  CS_REQUIRE(!is_there_in(folder, stem + ".bin") || is_there_in(folder, stem + ".safetensors") ||
+                 is_there_in(folder, stem + ".safetensors.index.json"),
+             folder, ": has ", stem, ".bin, which is not read; save the adapter with ",
+             "safe_serialization=True");
+  return config;
 }
 
 std::string adapter_config_text(const nn::LoraOptions& options,
@@ -145,6 +280,9 @@ std::vector<std::string> adapted_paths(const SafetensorsHeader& file, const Adap
     const std::string_view name = tensor.name;
     constexpr std::string_view kEnd = ".lora_A.weight";
     const bool is_a = name.ends_with(kEnd), is_b = name.ends_with(".lora_B.weight");
+    CS_REQUIRE(name.find(".base_layer.") == std::string_view::npos, file.path(), ": '",
+               shortened(name), "' is a weight of the base; save the adapter with ",
+               "save_embedding_layers=False");
     CS_REQUIRE(
         (is_a || is_b) && name.starts_with(kPrefix) && name.size() > kPrefix.size() + kEnd.size(),
         file.path(), ": '", shortened(name), "' is not ", kPrefix,
@@ -156,8 +294,7 @@ std::vector<std::string> adapted_paths(const SafetensorsHeader& file, const Adap
     const std::string other = lora_name(path, is_a ? 'B' : 'A');
     CS_REQUIRE(file.find(other), file.path(), ": has '", shortened(name), "' without '",
                shortened(other), "'");
-    CS_REQUIRE(!config.targets || is_target(path, *config.targets), file.path(), ": has '",
-               shortened(name), "', which target_modules does not name");
+    require_admitted(file, name, path, config);
     paths.insert(path);
   }
   CS_REQUIRE(!paths.empty(), file.path(), ": has no adapters");

@@ -1,7 +1,7 @@
 #pragma once
 // PEFT's folder of a LoRA adapter: adapter_config.json and the names in adapter_model.safetensors.
 // Any thread.
-#include <optional>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,15 +14,20 @@ namespace coshard {
 inline constexpr const char* kAdapterConfig = "adapter_config.json";
 inline constexpr const char* kAdapterStem = "adapter_model";
 
+// What a key, such as target_modules, says of the layers that have adapters.
+struct LayerRule {
+  std::string key;
+  std::function<bool(std::string_view path)> admits;
+};
+
 struct AdapterConfig {
   nn::LoraOptions options;
-  // Last parts of the paths of the layers, or whole paths; nullopt: a regular expression, which the
-  // names of the tensors stand for.
-  std::optional<std::vector<std::string>> targets;
+  std::vector<LayerRule> rules;  // PEFT applies an adapter that all of them admit
 };
 
 // Error{BadInput} with file, key and value: what is no LoRA, or changes the result and is not
-// supported; a key that is not known, unless its value is null, false, 0 or empty.
+// supported; a key that is not known, unless its value is null, false, 0 or empty; a regular
+// expression that may have another meaning in Python; adapter_model.bin alone.
 AdapterConfig read_adapter_config(const std::string& folder);
 std::string adapter_config_text(const nn::LoraOptions& options,
                                 const std::vector<std::string>& targets);
@@ -32,7 +37,7 @@ std::string lora_name(std::string_view path, char which);  // 'A' or 'B'
 
 // The layers that a file has adapters of, in the order of their names. Error{BadInput} with file and
 // tensor: one of another name; shapes that are not [rank, in] and [out, rank]; one of the two alone;
-// a layer that the config's targets do not name.
+// a layer that a rule of the config does not admit.
 std::vector<std::string> adapted_paths(const SafetensorsHeader& file, const AdapterConfig& config);
 
 }  // namespace coshard

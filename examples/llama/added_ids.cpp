@@ -21,13 +21,14 @@ std::vector<std::int64_t> ids_of_special(JsonObject special) {
   return ids;
 }
 
-// Around what is there already.
-void add_template(JsonObject& processor, AddedIds& added) {
+void read_template(JsonObject& processor, AddedIds& added) {
+  if (added.has_template)
+    processor.refuse("type", "is there twice, which is not supported; leave one out");
+  added.has_template = true;
   const Json& parts = processor.need("single");
   JsonObject specials = processor.object("special_tokens");
   processor.skip({"pair"});  // no two texts are encoded as one
   if (!parts.is_array()) processor.refuse("single", "is not a list");
-  AddedIds now;
   int texts = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     JsonObject part(parts[i], processor.file(), processor.path_of(str_cat("single[", i, "]")));
@@ -40,12 +41,10 @@ void add_template(JsonObject& processor, AddedIds& added) {
     if (is_text && (id != "A" || ++texts > 1)) named.refuse("id", "is not the one text, A");
     if (is_text) continue;
     const std::vector<std::int64_t> ids = ids_of_special(specials.object(id.c_str()));
-    auto& side = texts == 0 ? now.before : now.behind;
+    auto& side = texts == 0 ? added.before : added.behind;
     side.insert(side.end(), ids.begin(), ids.end());
   }
   if (texts != 1) processor.refuse("single", "has no text");
-  added.before.insert(added.before.begin(), now.before.begin(), now.before.end());
-  added.behind.insert(added.behind.end(), now.behind.begin(), now.behind.end());
 }
 
 void add_processor(JsonObject processor, AddedIds& added) {
@@ -53,7 +52,7 @@ void add_processor(JsonObject processor, AddedIds& added) {
   if (type == "ByteLevel") {
     processor.skip({"add_prefix_space", "trim_offsets", "use_regex"});  // of offsets
   } else if (type == "TemplateProcessing") {
-    add_template(processor, added);
+    read_template(processor, added);
   } else if (type == "Sequence") {
     const Json& list = processor.need("processors");
     if (!list.is_array()) processor.refuse("processors", "is not a list");

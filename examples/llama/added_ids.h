@@ -10,9 +10,10 @@ namespace coshard::llama {
 
 struct AddedIds {
   std::vector<std::int64_t> before, behind;
+  bool has_template = false;
 
-  // null, ByteLevel, TemplateProcessing (its template of one text) and sequences of them. Error{BadInput}: another type,
-  // key or value.
+  // null, ByteLevel, TemplateProcessing (its template of one text) and sequences of them.
+  // Error{BadInput}: another type, key or value; a second TemplateProcessing.
   static AddedIds of_json(JsonObject& tokenizer);
 };
 

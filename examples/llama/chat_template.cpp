@@ -26,7 +26,10 @@ struct SpecialTokens {
   std::string eos_or(const char* token) const { return eos.empty() ? token : eos; }
 };
 using Messages = std::span<const Message>;
-using Template = std::function<std::string(Messages, const SpecialTokens&)>;
+struct Template {
+  std::function<std::string(Messages, const SpecialTokens&)> write;
+  std::function<std::vector<std::string>(const SpecialTokens&)> markers;
+};
 
 // Without the white space of Python's str.strip() around it.
 std::string_view trimmed(std::string_view text) {
@@ -97,34 +100,53 @@ std::string contents(Messages messages, const SpecialTokens&) {
   return text;
 }
 
+using Markers = std::vector<std::string>;
+
 Template chatml_of(const char* default_system) {
-  return [default_system](Messages messages, const SpecialTokens&) {
-    return chatml(messages, default_system);
-  };
+  return {[default_system](Messages messages, const SpecialTokens&) {
+            return chatml(messages, default_system);
+          },
+          [](const SpecialTokens&) {
+            return Markers{"<|im_start|>", "<|im_end|>"};
+          }};
+}
+Template llama3_of() {
+  return {llama3, [](const SpecialTokens& tokens) {
+            return Markers{tokens.bos_or("<|begin_of_text|>"), "<|start_header_id|>",
+                           "<|end_header_id|>", "<|eot_id|>"};
+          }};
 }
 Template mistral_of(const char* after_eos) {
-  return [after_eos](Messages messages, const SpecialTokens& tokens) {
-    return mistral(messages, tokens, after_eos);
-  };
+  return {[after_eos](Messages messages, const SpecialTokens& tokens) {
+            return mistral(messages, tokens, after_eos);
+          },
+          [](const SpecialTokens& tokens) {
+            return Markers{tokens.bos_or("<s>"), tokens.eos_or("</s>")};
+          }};
+}
+Template gemma_of() {
+  return {gemma, [](const SpecialTokens& tokens) {
+            return Markers{tokens.bos_or("<bos>"), "<start_of_turn>", "<end_of_turn>"};
+          }};
 }
 
 struct Named {
   std::string_view name;
-  Template write;
+  Template made;
 };
 const std::vector<Named>& by_name() {
   static const std::vector<Named> all{{"chatml", chatml_of("")},
-                                      {"llama3", llama3},
+                                      {"llama3", llama3_of()},
                                       {"mistral", mistral_of("")},
-                                      {"gemma", gemma},
-                                      {"none", contents}};
+                                      {"gemma", gemma_of()},
+                                      {"none", {contents, [](const auto&) { return Markers(); }}}};
   return all;
 }
 
-// The xxh3-64 of template texts as published, with line ends as one character or as \n.
+// The xxh3-64 of template texts as Jinja reads them, with line ends as one character or as \n.
 struct Hashed {
   std::vector<std::uint64_t> hashes;
-  Template write;
+  Template made;
 };
 const std::vector<Hashed>& by_hash() {
   static const std::vector<Hashed> all{
@@ -136,12 +158,13 @@ const std::vector<Hashed>& by_hash() {
       {{0x639547fe4d33fa67, 0x2469c9508f79506e},
        chatml_of("You are Qwen, created by Alibaba Cloud. You are a helpful assistant.")},
       // Llama 3, also without a condition on the generation prompt
-      {{0x9799ad6e2dea0594, 0x866fc8fa50da12fe, 0xb97891b7adc1beb8, 0x80e4830e93c6d9f7}, llama3},
+      {{0x9799ad6e2dea0594, 0x866fc8fa50da12fe, 0xb97891b7adc1beb8, 0x80e4830e93c6d9f7},
+       llama3_of()},
       // Mistral 7B Instruct v0.1, v0.2
       {{0xb7f52373b11c60d7}, mistral_of(" ")},
       {{0xa5d004210ebce758}, mistral_of("")},
       // Gemma 1, Gemma 2
-      {{0x2c2e86beabccd2a4, 0x344edb205734f341}, gemma},
+      {{0x2c2e86beabccd2a4, 0x344edb205734f341}, gemma_of()},
   };
   return all;
 }
@@ -155,18 +178,21 @@ std::string token_of(const Json& config, const char* key) {
   return text->is_string() ? text->get<std::string>() : std::string();
 }
 
-// A text, or the one named "default" of a list.
+// A text, or the last one named "default" of a list, or that of an object of texts by name.
 std::optional<std::string> template_in(const Json& config, const std::string& path) {
   const auto at = config.find("chat_template");
   if (at == config.end() || at->is_null()) return std::nullopt;
   if (at->is_string()) return at->get<std::string>();
+  const Json* chosen = nullptr;
+  if (at->is_object() && at->contains("default")) chosen = &at->at("default");
   if (at->is_array())
     for (const Json& one : *at)
       if (one.is_object() && one.value("name", Json()) == Json("default") &&
-          one.value("template", Json()).is_string())
-        return one.at("template").get<std::string>();
+          one.contains("template"))
+        chosen = &one.at("template");
+  if (chosen != nullptr && chosen->is_string()) return chosen->get<std::string>();
   fail(ErrorKind::BadInput, str_cat(path, ": chat_template ", shortened(at->dump()),
-                                    " is no text, nor a list with a default one"));
+                                    " is no text, nor a list or object with a default one"));
 }
 
 struct FolderTemplate {
@@ -191,14 +217,34 @@ FolderTemplate read_folder(const std::string& folder) {
   return found;
 }
 
-const Template& template_of(const FolderTemplate& folder) {
+// As Jinja reads it: line ends of Windows are \n, and one at the end is left out.
+std::string as_jinja_reads(std::string_view text) {
+  std::string made;
+  for (std::size_t i = 0; i < text.size(); ++i)
+    if (text[i] != '\r')
+      made += text[i];
+    else if (i + 1 == text.size() || text[i + 1] != '\n')
+      made += '\n';
+  if (made.ends_with('\n')) made.pop_back();
+  return made;
+}
+
+const Template& known_template(const FolderTemplate& folder) {
   CS_REQUIRE(folder.text, folder.path, ": has no chat template; choose one: --template ", kNames);
-  const std::uint64_t hash = XXH3_64bits(folder.text->data(), folder.text->size());
+  const std::string text = as_jinja_reads(*folder.text);
+  const std::uint64_t hash = XXH3_64bits(text.data(), text.size());
   for (const Hashed& known : by_hash())
-    if (std::ranges::find(known.hashes, hash) != known.hashes.end()) return known.write;
+    if (std::ranges::find(known.hashes, hash) != known.hashes.end()) return known.made;
   fail(ErrorKind::BadInput,
        str_cat(folder.path, ": its chat template of ", folder.text->size(),
                " bytes is none that is known; choose one: --template ", kNames));
+}
+
+const Template& template_of(const FolderTemplate& folder, std::string_view name) {
+  if (name.empty()) return known_template(folder);
+  for (const Named& known : by_name())
+    if (known.name == name) return known.made;
+  fail(ErrorKind::BadInput, str_cat("--template ", shortened(name), " is none of ", kNames));
 }
 
 }  // namespace
@@ -209,14 +255,16 @@ std::string chat_prompt(const std::string& folder, std::string_view name,
   for (const Message& message : messages) {
     CS_REQUIRE(message.role == "system" || message.role == "user" || message.role == "assistant",
                "role '", shortened(message.role), "' is none of system, user and assistant");
-    CS_REQUIRE(invalid_utf8(message.content) == std::string_view::npos,
-               "a message is not UTF-8 at byte ", invalid_utf8(message.content));
+    CS_REQUIRE(invalid_utf8(message.content) == std::string_view::npos, "a message of role ",
+               message.role, " is not UTF-8 at byte ", invalid_utf8(message.content));
   }
   const FolderTemplate found = read_folder(folder);
-  if (name.empty()) return template_of(found)(messages, found.tokens);
-  for (const Named& known : by_name())
-    if (known.name == name) return known.write(messages, found.tokens);
-  fail(ErrorKind::BadInput, str_cat("--template ", shortened(name), " is none of ", kNames));
+  return template_of(found, name).write(messages, found.tokens);
+}
+
+std::vector<std::string> chat_markers(const std::string& folder, std::string_view name) {
+  const FolderTemplate found = read_folder(folder);
+  return template_of(found, name).markers(found.tokens);
 }
 
 }  // namespace coshard::llama

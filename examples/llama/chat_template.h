@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace coshard::llama {
 
@@ -18,5 +19,8 @@ struct Message {
 // Error{BadInput}: an unknown name, or template; roles that the template refuses.
 std::string chat_prompt(const std::string& folder, std::string_view name,
                         std::span<const Message> messages);
+
+// What that template writes around contents, and a tokenizer of its model has as one id each.
+std::vector<std::string> chat_markers(const std::string& folder, std::string_view name);
 
 }  // namespace coshard::llama

@@ -2,9 +2,11 @@
 // `llama finetune`: trains the model of a Hugging Face folder, or LoRA adapters of it, on a text.
 #include <coshard/coshard.h>
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include "profiling/step_log.h"
 #include "runtime/launch/cli_options.h"
@@ -38,10 +40,20 @@ void check_finetune(const FinetuneOptions& options);
 template <class Tokenizer>
 TokenFile tokens_of(const FinetuneOptions& options) {
   if (options.text.ends_with(".npy")) return TokenFile(options.text);
+  std::error_code error;
+  CS_REQUIRE(!std::filesystem::is_directory(options.text, error), "--text ", options.text,
+             ": is a folder; give a file");
   std::ifstream in(options.text, std::ios::binary);
   CS_REQUIRE(in, "--text ", options.text, ": cannot be opened");
   const std::string text{std::istreambuf_iterator<char>(in), {}};
-  return TokenFile(Tokenizer::open(options.folder).encode(text, false), options.text);
+  const Tokenizer tokenizer = Tokenizer::open(options.folder);
+  std::vector<std::int64_t> ids;
+  try {
+    ids = tokenizer.encode(text, false);
+  } catch (const Error& wrong) {
+    fail(wrong.kind(), str_cat("--text ", options.text, ": ", wrong.message()));
+  }
+  return TokenFile(ids, options.text);
 }
 
 // Trains, prints progress on rank 0, and saves: the folder of a model, which transformers opens, or

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <iostream>
 
+#include "dtensor/checkpoint/strict_json.h"
 #include "profiling/json.h"
 
 namespace coshard::llama {
@@ -170,6 +171,10 @@ Speaker::Speaker(const GenerateOptions& o)
 
 std::vector<std::int64_t> Speaker::ids_of(const std::vector<Message>& messages) const {
   if (options.raw) return tokenizer.encode(messages.back().content);
+  for (const std::string& marker : chat_markers(options.folder, options.chat_template))
+    CS_REQUIRE(tokenizer.encode(marker, false).size() == 1, options.folder,
+               "/tokenizer.json: has no token '", shortened(marker),
+               "', which the chat template writes; --template chooses another");
   return tokenizer.encode(chat_prompt(options.folder, options.chat_template, messages), false);
 }
 

@@ -157,10 +157,10 @@ void PreTokenizer::add(JsonObject stage) {
   } else if (type == "Digits") {
     stages_.push_back(SplitStage::of_digits(stage.flag("individual_digits")));
   } else if (type == "ByteLevel") {
-    const bool add_prefix_space = stage.flag("add_prefix_space");
+    adds_space_ = stage.flag("add_prefix_space");
     std::optional<Regex> regex;
     if (stage.flag("use_regex", true)) regex = Regex::of_pattern(kGpt2, stage.file());
-    stages_.push_back(SplitStage::of_bytes(std::move(regex), add_prefix_space));
+    stages_.push_back(SplitStage::of_bytes(std::move(regex), adds_space_));
     stage.skip({"trim_offsets"});  // offsets are not asked for
     has_bytes_ = true;
   } else {

@@ -56,11 +56,12 @@ class PreTokenizer {
   static PreTokenizer of_json(JsonObject& tokenizer);
 
   void each_word(std::string_view text, const WordSink& sink) const;
+  bool adds_space() const { return adds_space_; }  // in front of a text
 
  private:
   void add(JsonObject stage);
   std::vector<SplitStage> stages_;
-  bool has_bytes_ = false;
+  bool has_bytes_ = false, adds_space_ = false;
 };
 
 }  // namespace coshard::llama

@@ -14,6 +14,7 @@
 #include "examples/llama/bpe.h"
 #include "examples/llama/byte_alphabet.h"
 #include "examples/llama/pre_tokenizer.h"
+#include "examples/llama/tokenizer_config.h"
 #include "examples/llama/utf8.h"
 
 namespace coshard::llama {
@@ -60,6 +61,7 @@ struct Tokenizer::Parts {
   PreTokenizer words;
   bool to_nfc = false;
   AddedIds around;
+  std::vector<AddedToken> listed;
   TokenFinder in_text, in_normalized;
   Vocabulary added;
   struct Token {
@@ -71,14 +73,17 @@ struct Tokenizer::Parts {
 
 std::shared_ptr<Tokenizer::Parts> Tokenizer::Parts::of_json(JsonObject& json) {
   json.skip({"version"});
-  json.refuse_any({"padding", "truncation"});
+  for (const char* key : {"padding", "truncation"})
+    if (const Json* value = json.find(key); value != nullptr && *value != Json(false))
+      json.refuse(key, "is not supported; write null there");
   Bpe model = Bpe::of_json(json.object("model"));
   auto parts = std::make_shared<Parts>(std::move(model), PreTokenizer::of_json(json));
   parts->to_nfc = reads_nfc(json);
   require_byte_decoder(json);
   parts->around = AddedIds::of_json(json);
   for (const auto& [token, id] : parts->bpe.vocabulary()) parts->name(token, id, false);
-  for (const AddedToken& token : added_tokens_of(json, parts->bpe.vocabulary())) parts->add(token);
+  parts->listed = added_tokens_of(json, parts->bpe.vocabulary());
+  for (const AddedToken& token : parts->listed) parts->add(token);
   json.finish();
   return parts;
 }
@@ -99,7 +104,9 @@ Tokenizer::Tokenizer(std::shared_ptr<Parts> parts) : parts_(std::move(parts)) {}
 
 Tokenizer Tokenizer::open(const std::string& folder) {
   const std::string path = folder + "/tokenizer.json";
-  return of_text(read_text(path, kMostOfJson), path);
+  Tokenizer made = of_text(read_text(path, kMostOfJson), path);
+  check_files_beside(folder, made.parts_->listed, made.parts_->words.adds_space());
+  return made;
 }
 
 Tokenizer Tokenizer::of_text(const std::string& json, const std::string& file) {
@@ -112,7 +119,8 @@ std::vector<std::int64_t> Tokenizer::encode(std::string_view text, bool with_spe
   CS_REQUIRE(text.size() < std::numeric_limits<std::int32_t>::max(), "a text of ", text.size(),
              " bytes is too long to encode; encode parts of it");
   const std::size_t wrong = invalid_utf8(text);
-  CS_REQUIRE(wrong == std::string_view::npos, "a text is not UTF-8 at byte ", wrong);
+  CS_REQUIRE(wrong == std::string_view::npos, "a text is not UTF-8 at byte ", wrong,
+             "; convert it first, as with iconv");
   const std::scoped_lock lock(parts_->turn);
   Parts& parts = *parts_;
   std::vector<std::int64_t> ids;

@@ -15,7 +15,8 @@ namespace coshard::llama {
 class Tokenizer {
  public:
   // folder/tokenizer.json. Error{BadInput}, one line with file, key and value: it cannot be read; what
-  // changes the result and is not supported, such as Unigram, WordPiece, byte_fallback or truncation.
+  // changes the result and is not supported, such as Unigram, WordPiece, byte_fallback or truncation;
+  // files beside it that say otherwise (check_files_beside).
   static Tokenizer open(const std::string& folder);
   // `file` names it in errors.
   static Tokenizer of_text(const std::string& json, const std::string& file);

@@ -12,7 +12,7 @@ import numpy
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 TEXT = bytes(32 + (i * i + i // 7) % 90 for i in range(64)) * 32
 TOLERANCE = 1e-5
@@ -102,6 +102,7 @@ def check_peft_files(folder, coshard):
     cases = {"list": {"target_modules": ["q_proj", "down_proj"]},
              "all": {"target_modules": "all-linear", "use_rslora": True},
              "expression": {"target_modules": r".*\.(k|gate)_proj"},
+             "layers": {"target_modules": ["q_proj", "v_proj"], "layers_to_transform": [0], "exclude_modules": r".*\.v_proj"},
              "dora": {"target_modules": ["q_proj"], "use_dora": True},
              "ranks": {"target_modules": ["q_proj", "v_proj"], "rank_pattern": {"q_proj": 3}},
              "embeddings": {"target_modules": ["q_proj", "embed_tokens"]},
@@ -112,7 +113,7 @@ def check_peft_files(folder, coshard):
         config = LoraConfig(r=4, lora_alpha=7, lora_dropout=0.1, init_lora_weights=False, task_type="CAUSAL_LM", **options)
         model = get_peft_model(AutoModelForCausalLM.from_pretrained(folder.at("base")), config)
         model.save_pretrained(folder.at(name))
-        if name in ("list", "all", "expression"):
+        if name in ("list", "all", "expression", "layers"):
             want = logits_of(model)
             for ranks, plan in ((1, "tp"), (2, "tp"), (2, "fsdp")):
                 got = folder.logits(name, ranks, plan)
@@ -124,6 +125,22 @@ def check_peft_files(folder, coshard):
                "head": "base_model.model.lm_head"}[name]
         assert key in told and told.count("\n") == 1, told
     print(f"{len(cases)} adapters of PEFT are read or refused")
+
+
+def check_gpt2(folder, coshard):
+    """Weights of a Conv1D are stored transposed, square ones as well."""
+    torch.manual_seed(2)
+    GPT2LMHeadModel(GPT2Config(vocab_size=256, n_embd=32, n_layer=2, n_head=4, n_positions=256)).save_pretrained(folder.at("gpt2"))
+    for layer, turned in (("c_attn", True), ("attn.c_proj", True), ("attn.c_proj", False)):
+        config = LoraConfig(r=4, lora_alpha=7, init_lora_weights=False, task_type="CAUSAL_LM", target_modules=[layer],
+                            fan_in_fan_out=turned)
+        model = get_peft_model(AutoModelForCausalLM.from_pretrained(folder.at("gpt2")), config)
+        name = f"gpt2 {layer} {turned}"
+        model.save_pretrained(folder.at(name))
+        run(coshard, "ckpt", "merge", folder.at("gpt2"), folder.at(name), folder.at(name + " merged"))
+        got, want = (logits_of(each) for each in (AutoModelForCausalLM.from_pretrained(folder.at(name + " merged")), model))
+        assert distance(got, want) < TOLERANCE, (name, distance(got, want))
+    print("adapters of GPT-2 are merged as PEFT does")
 
 
 def check_tokens(folder):
@@ -146,6 +163,7 @@ def main(program, coshard):
         check_tokens(folder)
         check_training(folder)
         check_merge(folder, coshard)
+        check_gpt2(folder, coshard)
         check_peft_files(folder, coshard)
 
 

@@ -1,6 +1,7 @@
 // PEFT's adapter_config.json: what is read, and what is refused by name and value.
 #include "styles/adapter_config.h"
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -36,7 +37,9 @@ TEST(AdapterConfig, IsReadAsItIsWritten) {
   EXPECT_CONTAINS(text, "\"lora_alpha\": 6,");
   const AdapterConfig config = read_back(text);
   EXPECT_EQ(config.options, options);
-  EXPECT_EQ(config.targets, std::vector<std::string>{"q_proj"});
+  ASSERT_EQ(config.rules.size(), 1U);
+  EXPECT_TRUE(config.rules[0].admits("a.q_proj"));
+  EXPECT_FALSE(config.rules[0].admits("a.v_proj"));
   EXPECT_EQ(options.scale(), 3);
   EXPECT_EQ((nn::LoraOptions{.rank = 4, .alpha = 6}.scale()), 1.5);
 }
@@ -49,7 +52,76 @@ TEST(AdapterConfig, TakesARegularExpressionAndInertKeys) {
   config["init_lora_weights"] = "gaussian";
   config["some_later_key"] = nullptr;
   config["rank_pattern"] = Json::object();
-  EXPECT_FALSE(read_back(config.dump()).targets.has_value());
+  config["fan_in_fan_out"] = true;  // PEFT sets it by the layer's class
+  config["layers_pattern"] = "layers";
+  EXPECT_EQ(read_back(config.dump()).rules.size(), 1U);
+  config["target_modules"] = "all-linear";
+  EXPECT_EQ(read_back(config.dump()).rules.size(), 0U);
+}
+
+// Whether all rules admit a path, where these keys are in the config.
+bool admits(const Json& keys, std::string_view path) {
+  Json config = lora_config();
+  config.update(keys);
+  const AdapterConfig read = read_back(config.dump());
+  return std::ranges::all_of(read.rules, [&](const LayerRule& rule) { return rule.admits(path); });
+}
+
+TEST(AdapterConfig, RegularExpressionsMatchWholePaths) {
+  constexpr const char* kPath = "model.layers.12.self_attn.q_proj";
+  for (const char* yes :
+       {R"(.*\.q_proj)", R"(model\.layers\.(\d+|x)\..*[a-z_]{6})", R"(.*(?:q|v)_proj)",
+        R"((?!.*mlp).*)", R"(model\.layers\.1[0-3]\..*?_proj)"})
+    EXPECT_TRUE(admits({{"target_modules", yes}}, kPath)) << yes;
+  for (const char* no : {"q_proj", R"(.*\.v_proj)", "model", R"((?!.*attn).*)", "()"})
+    EXPECT_FALSE(admits({{"target_modules", no}}, kPath)) << no;
+  EXPECT_FALSE(admits({{"target_modules", "(a+a+)+y"}}, std::string(60, 'a')));
+}
+
+TEST(AdapterConfig, ExpressionsThatPythonReadsDifferentlyAreRefused) {
+  for (const char* text : {"(?P<a>x)", "(?<=x)y", "(?i)x", "x++", "x*+", R"(x\Z)", R"((x)\1)",
+                           "[[:alpha:]]", "[]x]", "[^]x]", "(", "x{2,1}", "é", R"(x\)"})
+    EXPECT_CONTAINS(refusal_with("target_modules", text), "a list of names is");
+  EXPECT_CONTAINS(refusal_with("exclude_modules", "(?i)x"), "exclude_modules \"(?i)x\"");
+  EXPECT_CONTAINS(refusal_with("target_modules", std::string(1001, 'x')), "a list of names is");
+}
+
+TEST(AdapterConfig, ExcludedModulesAreNotAdmitted) {
+  EXPECT_FALSE(admits({{"exclude_modules", {"a.v_proj"}}}, "x.a.v_proj"));
+  EXPECT_TRUE(admits({{"exclude_modules", {"a.v_proj"}}}, "x.b.v_proj"));
+  EXPECT_FALSE(admits({{"exclude_modules", ".*v_proj"}}, "x.v_proj"));
+  EXPECT_TRUE(admits({{"exclude_modules", Json::array()}}, "x.v_proj"));
+}
+
+TEST(AdapterConfig, LayersToTransformAdmitTheirNumbers) {
+  constexpr const char* kFirst = "model.layers.0.mlp.experts.1.q_proj";
+  EXPECT_TRUE(admits({{"layers_to_transform", 0}}, kFirst));
+  EXPECT_FALSE(admits({{"layers_to_transform", 1}}, kFirst));
+  EXPECT_TRUE(admits({{"layers_to_transform", {2, 0}}}, kFirst));
+  EXPECT_FALSE(admits({{"layers_to_transform", 0}}, "q_proj"));
+  EXPECT_TRUE(admits({{"layers_to_transform", 1}, {"layers_pattern", "experts"}}, kFirst));
+  EXPECT_FALSE(admits({{"layers_to_transform", 0}, {"layers_pattern", {"h"}}}, kFirst));
+  EXPECT_TRUE(admits({{"layers_to_transform", 3}, {"layers_pattern", {"h"}}}, "h.3.q_proj"));
+  EXPECT_CONTAINS(refusal_with("layers_to_transform", -1), "layers_to_transform -1");
+  EXPECT_CONTAINS(refusal_with("layers_to_transform", "0"), "layers_to_transform \"0\"");
+  EXPECT_CONTAINS(error_of([] {
+                    admits({{"target_modules", ".*"}, {"layers_to_transform", 0}}, "x");
+                  }),
+                  "without a list in target_modules");
+  EXPECT_CONTAINS(error_of([] {
+                    admits({{"layers_pattern", "h.*"}, {"layers_to_transform", 0}}, "x");
+                  }),
+                  "layers_pattern \"h.*\"");
+}
+
+TEST(AdapterConfig, AnAdapterOfPickleIsNamedWithARemedy) {
+  const ScratchFolder scratch;
+  scratch.write(kAdapterConfig, lora_config().dump());
+  scratch.write("adapter_model.bin", "x");
+  EXPECT_CONTAINS(error_of([&] { read_adapter_config(scratch.path("")); }),
+                  "safe_serialization=True");
+  scratch.write("adapter_model.safetensors", "x");
+  EXPECT_EQ(read_adapter_config(scratch.path("")).options.rank, 4);
 }
 
 TEST(AdapterConfig, RefusesWhatHasAnEffectByNameAndValue) {
@@ -58,8 +130,8 @@ TEST(AdapterConfig, RefusesWhatHasAnEffectByNameAndValue) {
   EXPECT_CONTAINS(refusal_with("alpha_pattern", {{"q", 2}}), "alpha_pattern");
   EXPECT_CONTAINS(refusal_with("modules_to_save", {"lm_head"}), "modules_to_save [\"lm_head\"]");
   EXPECT_CONTAINS(refusal_with("bias", "all"), "bias \"all\"");
-  EXPECT_CONTAINS(refusal_with("fan_in_fan_out", true), "fan_in_fan_out true");
-  EXPECT_CONTAINS(refusal_with("layers_to_transform", 3), "layers_to_transform 3");
+  EXPECT_CONTAINS(refusal_with("fan_in_fan_out", 1), "fan_in_fan_out 1");
+  EXPECT_CONTAINS(refusal_with("exclude_modules", 3), "exclude_modules 3");
   EXPECT_CONTAINS(refusal_with("some_later_key", "on"), "some_later_key \"on\"");
   EXPECT_CONTAINS(refusal_with("init_lora_weights", "pissa"), "init_lora_weights \"pissa\"");
   EXPECT_CONTAINS(refusal_with("peft_type", "IA3"), "peft_type \"IA3\"");
@@ -84,7 +156,9 @@ std::vector<std::string> paths_in(const Json& header, const char* target = "q_pr
   for (const auto& [name, entry] : header.items())
     bytes = std::max(bytes, entry["data_offsets"][1].get<std::uint64_t>());
   const SafetensorsHeader file(text, bytes, "file");
-  return adapted_paths(file, {{.rank = 2}, std::vector<std::string>{target}});
+  const LayerRule rule{"target_modules",
+                       [&](std::string_view path) { return path.ends_with(target); }};
+  return adapted_paths(file, {{.rank = 2}, {rule}});
 }
 Json tensor(std::vector<int> shape, int begin, int end) {
   return {{"dtype", "F32"}, {"shape", shape}, {"data_offsets", {begin, end}}};
@@ -94,7 +168,9 @@ TEST(AdapterConfig, NamesTheLayersOfAFile) {
   const Json a = tensor({2, 3}, 0, 24), b = tensor({5, 2}, 24, 64);
   EXPECT_EQ(paths_in({{kA, a}, {kB, b}}), std::vector<std::string>{"a.q_proj"});
   EXPECT_CONTAINS(error_of([&] { paths_in({{kA, a}}); }), "without");
-  EXPECT_CONTAINS(error_of([&] { paths_in({{kA, a}, {kB, b}}, "proj"); }), "target_modules");
+  EXPECT_CONTAINS(error_of([&] { paths_in({{kA, a}, {kB, b}}, "x"); }), "target_modules");
+  const Json copy{{"base_model.model.lm_head.base_layer.weight", a}};
+  EXPECT_CONTAINS(error_of([&] { paths_in(copy); }), "save_embedding_layers=False");
   EXPECT_CONTAINS(error_of([&] { paths_in({{"x.lora_A.weight", a}, {kB, b}}); }), "is not");
   const Json wide = tensor({3, 2}, 0, 24);
   EXPECT_CONTAINS(error_of([&] { paths_in({{kA, wide}, {kB, b}}); }), "r is 2");

@@ -120,13 +120,20 @@ TEST(CkptConvert, KeepsTheFilesBesideTheWeights) {
   folder.write("a/config.json", R"({"model_type": "gemma", "torch_dtype": "float32", "x": [1.5]})");
   folder.write("a/tokenizer.json", "{}");
   folder.write("a/pytorch_model.bin", "old");
+  folder.write("a/rust_model.ot", "old");
+  folder.write("a/64.tflite", "old");
+  std::filesystem::resize_file(folder.write("a/most.txt", ""), 100'000'000);
+  std::filesystem::resize_file(folder.write("a/more.txt", ""), 100'000'001);
   folder.write("a/.gitattributes", "");
   folder.write("a/training/values.safetensors", weights({1}));
-  converted(folder.path("a"), folder.path("b"), {.dtype = DType::F16});
+  const auto told = converted(folder.path("a"), folder.path("b"), {.dtype = DType::F16});
+  EXPECT_EQ(told["left_out"], nlohmann::json({"more.txt"}));
+  EXPECT_EQ(std::filesystem::file_size(folder.path("b/most.txt")), 100'000'000U);
   EXPECT_EQ(nlohmann::json::parse(read(folder.path("b/config.json"))),
             nlohmann::json::parse(R"({"model_type":"gemma","torch_dtype":"float16","x":[1.5]})"));
   EXPECT_EQ(read(folder.path("b/tokenizer.json")), "{}");
-  for (const char* gone : {"b/pytorch_model.bin", "b/.gitattributes", "b/training"})
+  for (const char* gone : {"b/pytorch_model.bin", "b/rust_model.ot", "b/64.tflite", "b/more.txt",
+                           "b/.gitattributes", "b/training"})
     EXPECT_FALSE(std::filesystem::exists(folder.path(gone))) << gone;
   converted(folder.path("a"), folder.path("c"));
   EXPECT_EQ(read(folder.path("c/config.json")), read(folder.path("a/config.json")));

@@ -2,6 +2,7 @@
 // gguf and transformers.
 #include <gtest/gtest.h>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <sstream>
@@ -89,6 +90,9 @@ TEST(Gguf, WhatContradictsTheFileIsRefused) {
   has(GgufBytes().value("k", 13, ""), "type 13");
   has(GgufBytes().u32("k", 1).u32("k", 1), "twice");
   has(GgufBytes().text("k", "\xff"), "UTF-8");
+  for (const char* text : {"\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf",
+                           "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xc3", "\xe2\x82", "\xc3("})
+    has(GgufBytes().text("k", text), "UTF-8");
   has(GgufBytes().u32("general.alignment", 3), "alignment");
   has(GgufBytes().tensor("w", {1}, 14, ""), "'w' is of type Q6_K");
   has(GgufBytes().tensor("w", {1}, 77, ""), "number 77");
@@ -96,6 +100,28 @@ TEST(Gguf, WhatContradictsTheFileIsRefused) {
   has(GgufBytes().tensor("w", {48}, 8, std::string(51, '\0')), "blocks of 32");
   has(GgufBytes().tensor("w", {1ULL << 40, 1ULL << 40}, 0, ""), "'w'");
   has(GgufBytes().floats("w", {1}, {1}).floats("w", {1}, {1}), "twice");
+}
+
+TEST(Gguf, TextsAndListsHaveAMostOfBytes) {
+  EXPECT_EQ(refusal_of(GgufBytes().text("k", "aé€😀\xf4\x8f\xbf\xbf").bytes()), "");
+  EXPECT_EQ(refusal_of(GgufBytes().u32(std::string(65535, 'k'), 1).bytes()), "");
+  EXPECT_CONTAINS(refusal_of(GgufBytes().u32(std::string(65536, 'k'), 1).bytes()),
+                  "key 0 has 65536 bytes; at most 65535");
+  EXPECT_CONTAINS(refusal_of(GgufBytes().text("k", std::string((1 << 24) + 1, 'x')).bytes()),
+                  "k has 16777217 bytes");
+  GgufBytes many;
+  for (const char* key : {"a", "b", "c", "d"}) many.text(key, std::string(1 << 24, 'x'));
+  EXPECT_CONTAINS(refusal_of(many.bytes()), "the texts until d have 67108868 bytes");
+  const std::uint64_t count = (1 << 22) + 1;
+  EXPECT_CONTAINS(
+      refusal_of(GgufBytes()
+                     .value("k", 9, raw<std::uint32_t>(8) + raw(count) + std::string(count * 8, 0))
+                     .bytes()),
+      "k has 4194305 texts");
+  const GgufBytes numbers = GgufBytes().i32s("k", std::vector<std::int32_t>(count));
+  EXPECT_CONTAINS(
+      message_of([&] { static_cast<void>(Gguf(source_of(numbers.bytes())).integers("k")); }),
+      "k has 4194305 elements");
 }
 
 TEST(Gguf, TensorsThatOverlapOrLieOffTheGridAreRefused) {
@@ -221,6 +247,9 @@ TEST(GgufModel, OtherModelsAreRefused) {
   has(weights(sizes("qwen2")), "attn_k.bias");
   has(sizes("llama"), "token_embd.weight");
   has(weights(GgufBytes().text("general.architecture", "llama")), "block_count");
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  for (const float base : {kInf, std::numeric_limits<float>::quiet_NaN(), 0.0F, -1.0F})
+    has(weights(sizes("llama").f32("llama.rope.freq_base", base)), "f: llama.rope.freq_base ");
 }
 
 // ---- the tokenizer
@@ -272,6 +301,32 @@ TEST(GgufTokenizer, OtherKindsAreRefused) {
   has(GgufBytes().text("tokenizer.ggml.model", "gpt2").text("tokenizer.ggml.pre", "gpt-2"),
       "tokenizer.ggml.tokens");
   has(tokens({}).u32("tokenizer.ggml.padding_token_id", 5), "padding_token_id 5");
+}
+
+TEST(GgufTokenizer, WhatNoReaderTakesIsRefused) {
+  const auto refusal = [](const std::vector<std::string>& texts, const std::string& merge) {
+    GgufBytes made;
+    made.text("tokenizer.ggml.model", "gpt2").text("tokenizer.ggml.pre", "gpt-2");
+    made.texts("tokenizer.ggml.tokens", texts).texts("tokenizer.ggml.merges", {merge});
+    made.i32s("tokenizer.ggml.token_type", {1, 1, 1, 3});
+    return message_of([&] { tokenizer_files(Gguf(source_of(made.bytes())), 5, 16); });
+  };
+  EXPECT_EQ(refusal({"a", "b", "ab", "<s>"}, "a b"), "");
+  EXPECT_CONTAINS(refusal({"a", "b", "a", "<s>"}, "a b"),
+                  "f: tokenizer.ggml.tokens[2] 'a' is token 0 as well");
+  EXPECT_CONTAINS(refusal({"a", "b", "ab", ""}, "a b"), "tokenizer.ggml.tokens[3] '' is empty");
+  for (const char* merge : {"a c", "b a", "ab", "a b ab", " a", "a ", ""})
+    EXPECT_CONTAINS(refusal({"a", "b", "ab", "<s>"}, merge),
+                    str_cat("tokenizer.ggml.merges[0] '", merge, "'"));
+}
+
+TEST(GgufTokenizer, NamedTokensAreAddedOnesOfAnyType) {
+  const GgufBytes made = tokens({}).u32("tokenizer.ggml.padding_token_id", 4);
+  const TextFiles files = tokenizer_files(Gguf(source_of(made.bytes())), 5, 16);
+  const nlohmann::json added = file_of(files, "tokenizer.json")["added_tokens"];
+  ASSERT_EQ(added.size(), 3U);
+  EXPECT_EQ(added[2]["content"], "ab");
+  EXPECT_EQ(added[2]["special"], true);
 }
 
 // ---- the folder

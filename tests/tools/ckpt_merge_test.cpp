@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -29,11 +30,14 @@ constexpr const char* kConfigJson = R"({"model_type": "llama"})";
 // a.weight [2, 3] and b.weight [1], and an adapter of rank 2 of `layer`.
 struct Folders {
   ScratchFolder scratch;
-  explicit Folders(const std::string& layer = "a", const std::string& sizes = "3") {
-    scratch.write("base/model.safetensors",
-                  stored_file(R"({"a.weight":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
-                              R"("b.weight":{"dtype":"F32","shape":[1],"data_offsets":[24,28]}})",
-                              bits({1, 2, 3, 4, 5, 6, 7})));
+  explicit Folders(const std::string& layer = "a", const std::string& sizes = "3",
+                   const std::string& weight = "a.weight", const std::string& shape = "[2,3]") {
+    scratch.write(
+        "base/model.safetensors",
+        stored_file("{\"" + weight + R"(":{"dtype":"F32","shape":)" + shape +
+                        R"(,"data_offsets":[0,24]},)"
+                        R"("b.weight":{"dtype":"F32","shape":[1],"data_offsets":[24,28]}})",
+                    bits({1, 2, 3, 4, 5, 6, 7})));
     scratch.write("base/config.json", kConfigJson);
     const std::string name = "base_model.model." + layer + ".lora_";
     scratch.write("adapter/adapter_model.safetensors",
@@ -44,6 +48,13 @@ struct Folders {
                               bits({1, 0, -1, 0.5, 0.25, 2, 1, 2, -1, 0})));
     scratch.write("adapter/adapter_config.json",
                   adapter_config_text({.rank = 2, .alpha = 4}, {layer}));
+  }
+  std::vector<float> values() const {
+    const std::string bytes = bytes_of(scratch.path("out/model.safetensors"));
+    const ModelFolder model(scratch.path("out"));
+    std::vector<float> values(7);
+    std::memcpy(values.data(), bytes.data() + model.files()[0].data_begin(), 28);
+    return values;
   }
   std::string merged(const ConvertOptions& options = {}) const {
     std::ostringstream out;
@@ -57,12 +68,24 @@ TEST(CkptMerge, AddsTheScaledProductAndCopiesTheRest) {
   const nlohmann::json told = nlohmann::json::parse(folders.merged());
   EXPECT_EQ(told["tensors"], 2);
   EXPECT_EQ(bytes_of(folders.scratch.path("out/config.json")), kConfigJson);
-  const std::string bytes = bytes_of(folders.scratch.path("out/model.safetensors"));
-  const ModelFolder model(folders.scratch.path("out"));
-  std::vector<float> values(7);
-  std::memcpy(values.data(), bytes.data() + model.files()[0].data_begin(), 28);
   // scale 2; B A = [[1 + 1, 0 + 0.5, -1 + 4], [-1, 0, 1]]
-  EXPECT_EQ(values, (std::vector<float>{5, 3, 9, 2, 5, 8, 7}));
+  EXPECT_EQ(folders.values(), (std::vector<float>{5, 3, 9, 2, 5, 8, 7}));
+}
+
+TEST(CkptMerge, AConv1dTakesTheTransposedProduct) {
+  const Folders gpt2("h.c_proj", "3", "h.c_proj.weight", "[3,2]");
+  gpt2.scratch.write("base/config.json", R"({"model_type": "gpt2"})");
+  gpt2.merged();
+  // b.weight, and the transpose of what a.weight takes above, [[4, 1, 6], [-2, 0, 2]]
+  EXPECT_EQ(gpt2.values(), (std::vector<float>{7, 5, 0, 4, 4, 11, 8}));
+}
+
+TEST(CkptMerge, ConfigJsonTellsAConv1dFromALinear) {
+  const Folders linear("h.c_proj", "3", "h.c_proj.weight");
+  linear.merged();
+  EXPECT_EQ(linear.values(), (std::vector<float>{7, 5, 3, 9, 2, 5, 8}));
+  std::filesystem::remove(linear.scratch.path("base/config.json"));
+  EXPECT_CONTAINS(message_of([&] { linear.merged(); }), "no config.json");
 }
 
 TEST(CkptMerge, RoundsOnceToTheNewType) {

@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kElements = 1 << 22;  // of a tensor at a time; whole bytes of every type
-constexpr std::uint64_t kMostOfText = 1'000'000'000;
+constexpr std::uint64_t kMostOfText = 100'000'000;  // bytes of a file that is copied
 constexpr const char* kConfig = "config.json";
 
 bool is_float(StoredType type) {
@@ -49,22 +49,29 @@ StoredType new_type(const StoredTensor& tensor, std::optional<DType> dtype) {
 
 // What a file of the folder is when it holds weights, of any framework.
 bool has_weights(std::string_view name) {
-  constexpr std::string_view kEnds[] = {".safetensors", ".index.json", ".bin",  ".pt",  ".pth",
-                                        ".h5",          ".msgpack",    ".onnx", ".gguf"};
+  constexpr std::string_view kEnds[] = {
+      ".safetensors", ".index.json", ".bin",       ".pt",     ".pth",  ".h5",  ".keras",
+      ".msgpack",     ".onnx",       ".onnx_data", ".gguf",   ".ggml", ".ot",  ".tflite",
+      ".npz",         ".npy",        ".mlmodel",   ".pickle", ".pkl",  ".ckpt"};
   return std::ranges::any_of(kEnds, [&](std::string_view end) { return name.ends_with(end); });
 }
 
+struct FilesBeside {
+  std::vector<std::string> names, too_large;
+};
+
 // The folder's other files; none of a path that is a file.
-std::vector<std::string> files_beside(const std::string& from) {
-  std::vector<std::string> names;
-  if (!fs::is_directory(from)) return names;
+FilesBeside files_beside(const std::string& from) {
+  FilesBeside found;
+  if (!fs::is_directory(from)) return found;
   for (const fs::directory_entry& entry : fs::directory_iterator(from)) {
     const std::string name = entry.path().filename().string();
     if (entry.is_regular_file() && !name.starts_with(".") && !has_weights(name))
-      names.push_back(name);
+      (entry.file_size() <= kMostOfText ? found.names : found.too_large).push_back(name);
   }
-  std::ranges::sort(names);
-  return names;
+  std::ranges::sort(found.names);
+  std::ranges::sort(found.too_large);
+  return found;
 }
 
 std::string with_dtype(std::string_view text, const std::string& path, DType dtype) {
@@ -87,12 +94,15 @@ class Conversion {
                           {tensor.shape.begin(), tensor.shape.end()}});
     }
     layout_ = lay_out(tensors_, options.file_bytes, "model");
-    for (const std::string& name : files_beside(from)) {
+    const FilesBeside beside = files_beside(from);
+    left_out_ = beside.too_large;
+    for (const std::string& name : beside.names) {
       const std::string path = (fs::path(from) / name).string();
-      std::string text = read_text(path, kMostOfText);
-      if (manifest_) manifest_->require_text(from, name, text);
-      if (name == kConfig && options.dtype) text = with_dtype(text, path, *options.dtype);
-      texts_.emplace_back(name, std::move(text));
+      if (manifest_) manifest_->require_text(from, name, read_text(path, kMostOfText));
+      if (name == kConfig && options.dtype)
+        texts_.emplace_back(name, with_dtype(read_text(path, kMostOfText), path, *options.dtype));
+      else
+        copied_.push_back(name);
     }
     if (manifest_)
       for (const auto& [name, known] : manifest_->files())
@@ -103,13 +113,18 @@ class Conversion {
   }
 
   void write(const std::string& to) {
-    write_model(
-        layout_, texts_, to, options_.overwrite,
-        [this](const FileLayout::Place& place, OutputFile& out) { write_tensor(place, out); });
+    const auto put = [this](const FileLayout::Place& place, OutputFile& out) {
+      write_tensor(place, out);
+    };
+    const auto copy = [this](const NewFolder& made) {
+      for (const std::string& name : copied_)
+        made.write(name, read_text((fs::path(from_) / name).string(), kMostOfText));
+    };
+    write_model(layout_, texts_, to, options_.overwrite, put, copy);
   }
 
   void report(bool json, std::ostream& out) const {
-    Written written{.tensors = model_.size(), .overflown = overflown_};
+    Written written{.tensors = model_.size(), .overflown = overflown_, .left_out = left_out_};
     for (std::size_t i = 0; i < model_.size(); ++i)
       written.cast += tensors_[i].type != model_[i].tensor.type ? 1 : 0;
     print_written(written, layout_, options_.dtype, json, out);
@@ -187,6 +202,8 @@ class Conversion {
   std::vector<NewTensor> tensors_;  // by number in model_
   FileLayout layout_;
   TextFiles texts_;
+  std::vector<std::string> copied_;    // names; read one by one as they are written
+  std::vector<std::string> left_out_;  // names of those that are too large for it
   std::unique_ptr<InputFile> in_;
   std::vector<std::byte> read_, cast_;
   std::vector<double> sums_;

@@ -27,8 +27,9 @@ class AddedTerms {
 };
 
 // Writes the model of `from`, a Hugging Face folder or a safetensors file, into a new folder as `save`
-// lays it out, with the other files of `from` but its weights and training/, and without metadata of the
-// files; config.json says the new dtype. Rounds to nearest even, as torch's Tensor.to; memory of 64 MiB, whatever the model's size.
+// lays it out, with the other files of `from`, of up to 100 MB, but weights of any framework and
+// training/, and without metadata of the files; config.json says the new dtype. Rounds to nearest
+// even, as torch's Tensor.to. Memory of 64 MiB, whatever the model's size, or of the largest file.
 // In main. Error{BadInput}: as ModelFolder; bytes that do not have the hashes of a checkpoint; with a
 // dtype: a tensor of a type that cannot be cast, or a quantized model; a folder that is not empty.
 // Error{DeviceFailed}: the system's error.

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <limits>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <unordered_set>
 #include <utility>
 
@@ -17,7 +16,10 @@
 namespace coshard::tools {
 namespace {
 
-constexpr std::uint64_t kMaxDims = 4, kMaxText = 1 << 30, kAlignment = 32;
+constexpr std::uint64_t kMaxDims = 4, kAlignment = 32;
+// Bytes of a key or a name, of another text, and of all that are read in one go; items of a list.
+constexpr std::uint64_t kMaxKey = 65535, kMaxText = 1 << 24, kMaxTexts = 1 << 26;
+constexpr std::uint64_t kMaxList = 1 << 22;
 constexpr std::uint64_t kMaxAlignment = 1 << 20;
 constexpr std::string_view kMagic = "GGUF";
 
@@ -54,13 +56,23 @@ bool is_supported(std::uint32_t type) {
   return std::ranges::find(kAll, static_cast<GgufType>(type)) != std::end(kAll);
 }
 
-bool is_utf8(const std::string& text) {
-  try {
-    static_cast<void>(nlohmann::json(text).dump());
-    return true;
-  } catch (const nlohmann::json::exception&) {
-    return false;
+bool is_utf8(std::string_view text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto first = static_cast<unsigned char>(text[i]);
+    if (first < 0x80) continue;
+    if (first < 0xc2 || first > 0xf4) return false;
+    const std::size_t more = first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
+    if (more >= text.size() - i) return false;
+    // Neither longer than needed, nor a surrogate, nor beyond U+10FFFF.
+    const unsigned least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+    const unsigned most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+    for (std::size_t k = 1; k <= more; ++k) {
+      const auto next = static_cast<unsigned char>(text[i + k]);
+      if (next < (k == 1 ? least : 0x80) || next > (k == 1 ? most : 0xbf)) return false;
+    }
+    i += more;
   }
+  return true;
 }
 
 }  // namespace
@@ -116,10 +128,13 @@ class Gguf::Cursor {
     read(std::as_writable_bytes(std::span(&value, 1)), what);
     return value;
   }
-  std::string text(std::string_view what) {
+  std::string text(std::string_view what, std::uint64_t most = kMaxText) {
     const auto bytes = number<std::uint64_t>(what);
     require(bytes, what);
-    CS_REQUIRE(bytes <= kMaxText, source_.path, ": ", what, " has ", bytes, " bytes");
+    CS_REQUIRE(bytes <= most, source_.path, ": ", what, " has ", bytes, " bytes; at most ", most);
+    texts_ += bytes;
+    CS_REQUIRE(texts_ <= kMaxTexts, source_.path, ": the texts until ", what, " have ", texts_,
+               " bytes; at most ", kMaxTexts);
     std::string value(bytes, '\0');
     read(std::as_writable_bytes(std::span(value)), what);
     CS_REQUIRE(is_utf8(value), source_.path, ": ", what, " is not UTF-8: ", shortened(value));
@@ -135,7 +150,7 @@ class Gguf::Cursor {
     source_.read(begin_, buffer_);
   }
   const ByteSource& source_;
-  std::uint64_t at_, begin_ = 0;
+  std::uint64_t at_, begin_ = 0, texts_ = 0;
   std::vector<std::byte> buffer_;
 };
 
@@ -164,7 +179,7 @@ Gguf::Gguf(ByteSource source) : source_(std::move(source)) {
 
 void Gguf::read_values(Cursor& in, std::uint64_t count) {
   for (std::uint64_t i = 0; i < count; ++i) {
-    std::string key = in.text(str_cat("key ", i));
+    std::string key = in.text(str_cat("key ", i), kMaxKey);
     const auto type = in.number<std::uint32_t>("the type of a value");
     Value value = read_value(in, type, key);
     const auto [at, is_new] = values_.emplace(std::move(key), std::move(value));
@@ -197,6 +212,8 @@ Gguf::Value Gguf::read_value(Cursor& in, std::uint32_t type, const std::string& 
   const std::uint64_t bytes = array.type == kText ? sizeof(std::uint64_t) : kValueBytes[array.type];
   CS_REQUIRE(array.count <= in.left() / bytes, path(), ": ", what, " has ", array.count,
              " elements, more than the file");
+  CS_REQUIRE(array.type != kText || array.count <= kMaxList, path(), ": ", what, " has ",
+             array.count, " texts; at most ", kMaxList);
   if (array.type != kText) {
     in.skip(array.count * bytes, what);
   } else {
@@ -208,7 +225,7 @@ Gguf::Value Gguf::read_value(Cursor& in, std::uint32_t type, const std::string& 
 void Gguf::read_tensors(Cursor& in, std::uint64_t count) {
   std::unordered_set<std::string> names;
   for (std::uint64_t i = 0; i < count; ++i) {
-    GgufTensor tensor{in.text(str_cat("the name of tensor ", i)), {}, {}, 0, 0};
+    GgufTensor tensor{in.text(str_cat("the name of tensor ", i), kMaxKey), {}, {}, 0, 0};
     const std::string what = str_cat("tensor '", shortened(tensor.name), "'");
     CS_REQUIRE(names.insert(tensor.name).second, path(), ": ", what, " is there twice");
     const auto dims = in.number<std::uint32_t>(what);
@@ -315,6 +332,8 @@ std::optional<std::vector<std::int64_t>> Gguf::integers(const std::string& key) 
   const auto* array = std::get_if<Array>(value);
   if (array == nullptr || (array->type != kI32 && array->type != kU32))
     refuse(key, "is not a list of 32-bit integers");
+  if (array->count > kMaxList)
+    refuse(key, str_cat("has ", array->count, " elements; at most ", kMaxList));
   Cursor in(source_, array->begin);
   std::vector<std::int64_t> numbers;
   for (std::uint64_t i = 0; i < array->count; ++i)

@@ -37,9 +37,10 @@ struct GgufTensor {
 
 class Gguf {
  public:
-  // Error{BadInput}, one line with path, key or tensor: another version or byte order; counts, lengths and
-  // places beyond the file; keys or tensors twice; tensors that overlap, of other types or of more than
-  // 4 dimensions; texts that are not UTF-8.
+  // Error{BadInput}, one line with path, key or tensor: another version or byte order; counts,
+  // lengths and places beyond the file; keys or tensors twice; tensors that overlap, of other types
+  // or of more than 4 dimensions; texts that are not UTF-8; keys and names of more than 65535 bytes,
+  // texts of more than 16 MiB, and 64 MiB of texts in all.
   explicit Gguf(ByteSource source);
 
   const std::string& path() const { return source_.path; }

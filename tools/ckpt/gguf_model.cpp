@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -25,11 +26,14 @@ class ArchitectureKeys {
                found ? std::to_string(value) : "absent", " is no size");
     return value;
   }
-  // The decimal number with the fewest digits that gives this f32: 1e-05.
+  // The decimal number with the fewest digits that gives this f32: 1e-05. It is above 0.
   double number(const char* key, std::optional<float> otherwise = std::nullopt) {
     const std::optional<float> found = file_.single(asked(key));
     CS_REQUIRE(found || otherwise, file_.path(), ": ", prefix_, key, " is missing");
-    return std::stod(fmt::format("{}", found.value_or(otherwise.value_or(0))));
+    const float value = found.value_or(otherwise.value_or(0));
+    CS_REQUIRE(std::isfinite(value) && value > 0, file_.path(), ": ", prefix_, key, " ", value,
+               " is not a number above 0");
+    return std::stod(fmt::format("{}", value));
   }
   void require_text(const char* key, std::string_view only) {
     const std::string value = file_.text(asked(key)).value_or(std::string(only));

@@ -1,6 +1,8 @@
 #include "tools/ckpt/gguf_tokenizer.h"
 
 #include <algorithm>
+#include <set>
+#include <unordered_map>
 #include <utility>
 
 #include <coshard/runtime/error.h>
@@ -59,6 +61,9 @@ class TokenizerOfGguf {
       : file_(file), kind_(kind_of(file)), tokens_(needed_texts("tokenizer.ggml.tokens")) {
     CS_REQUIRE(std::ssize(tokens_) <= vocab_size, file.path(), ": tokenizer.ggml.tokens has ",
                tokens_.size(), " texts for a vocabulary of ", vocab_size);
+    for (std::size_t id = 0; id < tokens_.size(); ++id)
+      if (const auto [at, is_new] = ids_.emplace(tokens_[id], id); !is_new)
+        refuse("tokens", id, tokens_[id], str_cat("is token ", at->second, " as well"));
   }
 
   Json tokenizer() const {
@@ -74,7 +79,7 @@ class TokenizerOfGguf {
                {"byte_fallback", false},
                {"ignore_merges", kind_.ignore_merges},
                {"vocab", std::move(vocab)},
-               {"merges", needed_texts("tokenizer.ggml.merges")}};
+               {"merges", merges()}};
     return {{"version", "1.0"},
             {"truncation", nullptr},
             {"padding", nullptr},
@@ -121,6 +126,27 @@ class TokenizerOfGguf {
     return *texts;
   }
 
+  [[noreturn]] void refuse(const char* key, std::size_t at, std::string_view text,
+                           std::string_view why) const {
+    fail(ErrorKind::BadInput,
+         str_cat(file_.path(), ": tokenizer.ggml.", key, "[", at, "] '", shortened(text), "' ", why,
+                 "; convert from its Hugging Face folder if there is one"));
+  }
+
+  // As a tokenizer's reader wants them: "a b", where a, b and ab are tokens.
+  std::vector<std::string> merges() const {
+    std::vector<std::string> all = needed_texts("tokenizer.ggml.merges");
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const std::size_t space = all[i].find(' ');
+      const std::string left = all[i].substr(0, space);
+      const std::string right = space == std::string::npos ? "" : all[i].substr(space + 1);
+      if (left.empty() || right.empty() || !ids_.contains(left) || !ids_.contains(right) ||
+          !ids_.contains(left + right) || right.find(' ') != std::string::npos)
+        refuse("merges", i, all[i], "is not two tokens that together are one");
+    }
+    return all;
+  }
+
   std::optional<std::int64_t> id_of(const char* name) const {
     const std::string key = str_cat("tokenizer.ggml.", name, "_token_id");
     const auto id = file_.integer(key);
@@ -134,17 +160,23 @@ class TokenizerOfGguf {
     CS_REQUIRE(types && types->size() == tokens_.size(), file_.path(),
                ": tokenizer.ggml.token_type does not have one type for each of ", tokens_.size(),
                " tokens");
+    std::set<std::int64_t> named;  // these as well, for transformers makes them added tokens
+    for (const auto& [name, key] : kNamed)
+      if (const auto id = id_of(key)) named.insert(*id);
     Json added = Json::array();
     for (std::size_t id = 0; id < tokens_.size(); ++id) {
       const std::int64_t type = (*types)[id];
-      if (type != kControl && type != kUserDefined) continue;
+      const bool special = type == kControl || named.contains(static_cast<std::int64_t>(id));
+      if (!special && type != kUserDefined) continue;
+      if (tokens_[id].empty())
+        refuse("tokens", id, tokens_[id], "is empty, which a token found in texts must not be");
       added.push_back({{"id", id},
                        {"content", tokens_[id]},
                        {"single_word", false},
                        {"lstrip", false},
                        {"rstrip", false},
                        {"normalized", false},
-                       {"special", type == kControl}});
+                       {"special", special}});
     }
     return added;
   }
@@ -177,6 +209,7 @@ class TokenizerOfGguf {
   const Gguf& file_;
   Kind kind_;
   std::vector<std::string> tokens_;
+  std::unordered_map<std::string, std::size_t> ids_;
 };
 
 }  // namespace

@@ -11,19 +11,52 @@
 #include "dtensor/checkpoint/stored_value.h"
 #include "dtensor/checkpoint/strict_json.h"
 #include "styles/adapter_config.h"
+#include "styles/nn/config_text.h"
 
 namespace coshard::tools {
 namespace {
 
-// scale * B A of each layer, by the name of its weight.
+constexpr std::uint64_t kMostOfConfig = 100'000'000;
+
+// model_type of the base's config.json; "": it is not known.
+std::string model_type_of(const std::string& base) {
+  const std::string path = (std::filesystem::path(base) / "config.json").string();
+  if (!is_there(path)) return {};
+  const nn::ConfigJson config = nn::parse_config(read_text(path, kMostOfConfig), path);
+  const auto type = config.find("model_type");
+  return type != config.end() && type->is_string() ? type->get<std::string>() : std::string();
+}
+
+// Whether a layer has such a name as the Conv1D of GPT-2, whose weights are [in, out].
+bool may_be_conv1d(std::string_view path) {
+  constexpr std::string_view kNames[] = {"c_attn", "c_proj", "c_fc", "q_attn"};
+  return std::ranges::count(kNames, path.substr(path.rfind('.') + 1)) > 0;
+}
+bool has_conv1d(std::string_view model_type) {
+  constexpr std::string_view kTypes[] = {"gpt2", "openai-gpt", "imagegpt", "decision_transformer"};
+  return std::ranges::count(kTypes, model_type) > 0;
+}
+
+// [columns, rows] of values [rows, columns].
+std::vector<double> transposed(const std::vector<double>& values, std::uint64_t rows) {
+  std::vector<double> made;
+  const std::uint64_t columns = rows == 0 ? 0 : values.size() / rows;
+  for (std::uint64_t column = 0; column < columns; ++column)
+    for (std::uint64_t row = 0; row < rows; ++row) made.push_back(values[row * columns + column]);
+  return made;
+}
+
+// scale * B A of each layer, by the name of its weight; its transpose for a Conv1D.
 class LoraTerms final : public AddedTerms {
  public:
-  LoraTerms(const std::string& folder, const ModelFolder& base)
-      : config_(read_adapter_config(folder)),
+  LoraTerms(const std::string& folder, const std::string& base)
+      : model_type_(model_type_of(base)),
+        config_(read_adapter_config(folder)),
         header_(SafetensorsHeader::of_file(
             (std::filesystem::path(folder) / str_cat(kAdapterStem, ".safetensors")).string())),
         file_(header_.path()) {
-    for (const std::string& path : adapted_paths(header_, config_)) add_layer(path, base);
+    const ModelFolder model(base);
+    for (const std::string& path : adapted_paths(header_, config_)) add_layer(path, model);
   }
 
   bool has(std::string_view tensor) const override { return layers_.find(tensor) != layers_.end(); }
@@ -46,7 +79,7 @@ class LoraTerms final : public AddedTerms {
  private:
   struct Layer {
     std::uint64_t in;
-    std::vector<double> a, b;  // [rank, in], [out, rank]
+    std::vector<double> a, b;  // [rank, in], [out, rank]; of a Conv1D with B as a, A as b
   };
 
   void add_layer(const std::string& path, const ModelFolder& base) {
@@ -57,14 +90,23 @@ class LoraTerms final : public AddedTerms {
     CS_REQUIRE(place, header_.path(), ": has an adapter of '", shortened(path),
                "', but the model has no '", shortened(weight), "'");
     const StoredTensor& to = place->tensor;
-    const std::vector<std::uint64_t> shape{b.shape[0], a.shape[1]};
+    CS_REQUIRE(!may_be_conv1d(path) || !model_type_.empty(), header_.path(),
+               ": has an adapter of '", shortened(path),
+               "', and the base no config.json with its model_type, which says how ",
+               "that weight is stored; give the folder that has it");
+    const bool turned = may_be_conv1d(path) && has_conv1d(model_type_);
+    std::vector<std::uint64_t> shape{b.shape[0], a.shape[1]};
+    if (turned) std::ranges::reverse(shape);
     const std::optional<DType> dtype = to_dtype(to.type);
     CS_REQUIRE(std::ranges::equal(to.shape, shape), header_.path(), ": the adapter of '",
                shortened(path), "' is for a weight ", sizes_text(shape), ", but the model's is ",
                sizes_text(to.shape));
     CS_REQUIRE(dtype && is_floating(*dtype), "'", shortened(weight), "' is ", to.type,
                ", to which nothing can be added; convert the model first");
-    layers_[weight] = {a.shape[1], values_of_stored(a), values_of_stored(b)};
+    Layer layer{shape[1], values_of_stored(a), values_of_stored(b)};
+    if (turned)
+      layer = {shape[1], transposed(layer.b, b.shape[0]), transposed(layer.a, a.shape[0])};
+    layers_[weight] = std::move(layer);
   }
 
   std::vector<double> values_of_stored(const StoredTensor& tensor) const {
@@ -79,6 +121,7 @@ class LoraTerms final : public AddedTerms {
     return values;
   }
 
+  std::string model_type_;
   AdapterConfig config_;
   SafetensorsHeader header_;
   InputFile file_;
@@ -91,7 +134,7 @@ void merge(const std::string& base, const std::string& adapter, const std::strin
            const ConvertOptions& options, bool json, std::ostream& out) {
   for (const std::string& path : {base, adapter})
     CS_REQUIRE(is_there(path), path, ": there is no such file or folder");
-  const LoraTerms terms(adapter, ModelFolder(base));
+  const LoraTerms terms(adapter, base);
   convert(base, to, options, json, out, &terms);
 }
 

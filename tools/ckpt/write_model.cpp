@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "dtensor/checkpoint/new_folder.h"
 #include "kernels/convert.h"
 #include "kernels/typed.h"
 #include "profiling/json.h"
@@ -12,7 +11,8 @@ namespace coshard::tools {
 
 void write_model(const FileLayout& layout, const TextFiles& texts, const std::string& to,
                  bool overwrite,
-                 const std::function<void(const FileLayout::Place&, OutputFile&)>& tensor) {
+                 const std::function<void(const FileLayout::Place&, OutputFile&)>& tensor,
+                 const std::function<void(const NewFolder&)>& more) {
   NewFolder made(NewFolder::resolved(to), overwrite);
   for (std::size_t k = 0; k < layout.files.size(); ++k) {
     const FileLayout::File& file = layout.files[k];
@@ -25,6 +25,7 @@ void write_model(const FileLayout& layout, const TextFiles& texts, const std::st
     out.close();
   }
   for (const auto& [name, text] : texts) made.write(name, text);
+  if (more) more(made);
   made.commit();
 }
 
@@ -55,6 +56,7 @@ void print_written(const Written& written, const FileLayout& layout, std::option
     out << json_text(Json{{"tensors", written.tensors},
                           {"cast", written.cast},
                           {"overflown", written.overflown},
+                          {"left_out", written.left_out},
                           {"files", layout.files.size()},
                           {"bytes", bytes}},
                      2)
@@ -67,6 +69,8 @@ void print_written(const Written& written, const FileLayout& layout, std::option
   for (const auto& [name, count] : written.overflown)
     out << printable(name) << ": " << count << " values are too large for "
         << dtype.value_or(DType::F32) << " and have become infinite\n";
+  for (const std::string& name : written.left_out)
+    out << printable(name) << ": was left out, for it is too large; copy it if it is needed\n";
 }
 
 }  // namespace coshard::tools

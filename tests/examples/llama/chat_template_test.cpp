@@ -48,8 +48,41 @@ TEST_F(ChatTemplate, ByTheTextOfTheFolder) {
       "{{ '<|im_start|>assistant\n' }}{% endif %}";
   write("chat_template.jinja", chatml);
   EXPECT_EQ(chat_prompt(folder_, "", kAsked), chat_prompt(folder_, "chatml", kAsked));
+  std::string windows = chatml;
+  for (std::size_t at = 0; (at = windows.find('\n', at)) != std::string::npos; at += 2)
+    windows.replace(at, 1, "\r\n");
+  for (const std::string& text : {chatml + "\n", chatml + "\r\n", windows}) {
+    write("chat_template.jinja", text);
+    EXPECT_EQ(chat_prompt(folder_, "", kAsked), chat_prompt(folder_, "chatml", kAsked));
+  }
   write("chat_template.jinja", chatml + " ");
   EXPECT_THROW(chat_prompt(folder_, "", kAsked), Error);
+}
+
+TEST_F(ChatTemplate, TheLastDefaultOfAListIsTaken) {
+  const auto with = [&](const std::string& templates) {
+    write("tokenizer_config.json", R"({"chat_template":)" + templates + "}");
+    try {
+      return chat_prompt(folder_, "", kAsked);
+    } catch (const Error& error) {
+      return std::string(error.message());
+    }
+  };
+  EXPECT_NE(with(R"([{"name":"default","template":"ab"},{"name":"default","template":"abc"}])")
+                .find("of 3 bytes"),
+            std::string::npos);
+  EXPECT_NE(with(R"({"default":"ab","rag":"a"})").find("of 2 bytes"), std::string::npos);
+  EXPECT_NE(with(R"({"rag":"a"})").find("chat_template {"), std::string::npos);
+}
+
+TEST_F(ChatTemplate, MarkersAreThoseOfTheTemplate) {
+  EXPECT_EQ(chat_markers(folder_, "chatml"),
+            (std::vector<std::string>{"<|im_start|>", "<|im_end|>"}));
+  EXPECT_EQ(chat_markers(folder_, "mistral"), (std::vector<std::string>{"<s>", "</s>"}));
+  EXPECT_EQ(chat_markers(folder_, "none"), std::vector<std::string>());
+  write("tokenizer_config.json", R"({"bos_token":"<B>"})");
+  EXPECT_EQ(chat_markers(folder_, "llama3").at(0), "<B>");
+  EXPECT_EQ(chat_markers(folder_, "gemma").at(0), "<B>");
 }
 
 TEST_F(ChatTemplate, TokensOfTheFolder) {

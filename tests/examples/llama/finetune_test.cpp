@@ -19,6 +19,7 @@ using testing::ScratchFolder;
 struct Bytes {
   static Bytes open(const std::string&) { return {}; }
   std::vector<std::int64_t> encode(std::string_view text, bool) const {
+    CS_REQUIRE(text != "wrong", "a text is wrong");
     return {text.begin(), text.end()};
   }
 };
@@ -160,6 +161,10 @@ TEST(Finetune, ReadsIdsAsTheyAreToldAndRefusesOthers) {
   TokenFile({1, 2, 128, 3}, "x").save(of_ids.text);
   of_ids.seq = 3;
   EXPECT_CONTAINS(error_of([&] { losses_of(of_ids); }), "token id 128 at 2");
+  of_ids.text = files.scratch.path("");
+  EXPECT_CONTAINS(error_of([&] { tokens_of<Bytes>(of_ids); }), "is a folder");
+  of_ids.text = files.scratch.write("wrong.txt", "wrong");
+  EXPECT_CONTAINS(error_of([&] { tokens_of<Bytes>(of_ids); }), "wrong.txt: a text is wrong");
   const auto told = [&](auto change) {
     FinetuneOptions changed = o;
     change(changed);

@@ -63,7 +63,7 @@ TEST(Tokenizer, WhatChangesTheResultIsRefused) {
   expect_refused(tokenizer_text(",\"new\":1"), {"model.new", "1"});
   expect_refused(tokenizer_text("", ",\"new\":1"), {"new", "1"});
   expect_refused(R"({"model":{"type":"Unigram","vocab":[]}})", {"model.type", "Unigram"});
-  expect_refused(R"({"truncation":{"max_length":3}})", {"truncation", "max_length"});
+  expect_refused(R"({"truncation":{"max_length":3}})", {"truncation", "max_length", "null"});
   expect_refused(tokenizer_text("", R"(,"post_processor":{"type":"BertProcessing"})"),
                  {"post_processor.type", "BertProcessing"});
   expect_refused("{}", {"model"});
@@ -91,6 +91,11 @@ TEST(Tokenizer, TemplatesPutIdsAroundTheText) {
                          "f");
   EXPECT_EQ(tokenizer.encode("ab"), (Ids{4, 3}));
   EXPECT_EQ(tokenizer.encode("ab", false), Ids{3});
+  const std::string one =
+      R"({"type":"TemplateProcessing","single":[{"Sequence":{"id":"A"}}],"special_tokens":{}})";
+  expect_refused(tokenizer_text("", R"(,"post_processor":{"type":"Sequence","processors":[)" + one +
+                                        "," + one + "]}"),
+                 {"post_processor.processors[1].type", "TemplateProcessing", "twice"});
 }
 
 TEST(TextStream, GivesWholeCharacters) {
