@@ -205,7 +205,7 @@ void add_finetune(CLI::App& app, FinetuneOptions& o) {
                   "sharded; one: a single rank");
   tools::add_word(app, "--dtype", o.dtype_name, {"f32", "bf16", "f64"},
                   "dtype of the parameters; default: the folder's");
-  app.add_option("--ignore", o.ignore, "keys of config.json that are left out");
+  cli::add_texts(app, "--ignore", o.ignore, "keys of config.json that are left out");
   add("--steps", o.steps, 1, kMost, "optimizer steps");
   add("--lr", o.lr, 1e-12, 1e6, "peak learning rate; cosine decay to a tenth");
   add("--warmup", o.warmup, 0, kMost, "linear warm-up steps");

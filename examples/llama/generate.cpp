@@ -3,8 +3,10 @@
 #include <chrono>
 #include <fstream>
 #include <iostream>
+#include <limits>
 
 #include "profiling/json.h"
+#include "tools/options.h"
 
 namespace coshard::llama {
 namespace {
@@ -23,16 +25,24 @@ void add_common(CLI::App& app, GenerateOptions& o) {
   app.add_option("--system", o.system, "the system message of the conversation");
   app.add_option("--template", o.chat_template,
                  "chatml, llama3, mistral, gemma or none, for a folder whose own is not known");
-  app.add_option("--dtype", o.dtype_name, "f32, bf16 or f16 instead of the folder's");
-  app.add_option("--ignore", o.ignore, "keys of config.json that are left out");
+  tools::add_word(app, "--dtype", o.dtype_name, {"f32", "bf16", "f16", "f64"},
+                  "dtype of the parameters; default: the folder's");
+  cli::add_texts(app, "--ignore", o.ignore, "keys of config.json that are left out");
   app.add_flag("--greedy", o.greedy, "always the most likely token");
   app.add_flag("--ignore-eos", o.ignore_eos, "goes on after a stop token, to --tokens");
-  app.add_option("--tokens", o.tokens, "at most as many new ones" + file);
-  app.add_option("--temperature", o.temperature, "of the draw; 0: --greedy" + file);
-  app.add_option("--top-k", o.top_k, "draw from the k most likely; 0: from all" + file);
-  app.add_option("--top-p", o.top_p, "and from the fewest that have p together" + file);
-  app.add_option("--repetition-penalty", o.repetition_penalty, "1: none" + file);
-  app.add_option("--seed", o.seed, "of the draws")->capture_default_str();
+  const auto add = [&app](const char* name, auto& value, auto lowest, auto highest,
+                          const std::string& help) {
+    cli::add_number(app, name, value, lowest, highest, help);
+  };
+  constexpr std::int64_t kMost = 1'000'000'000;
+  add("--tokens", o.tokens, std::int64_t{1}, kMost, "at most as many new ones" + file);
+  add("--temperature", o.temperature, 0.0, 1e6, "of the draw; 0: --greedy" + file);
+  add("--top-k", o.top_k, std::int64_t{0}, kMost,
+      "draw from the k most likely; 0: from all" + file);
+  add("--top-p", o.top_p, 1e-9, 1.0, "and from the fewest that have p together" + file);
+  add("--repetition-penalty", o.repetition_penalty, 1e-6, 1e6, "1: none" + file);
+  add("--seed", o.seed, std::uint64_t{0}, std::numeric_limits<std::uint64_t>::max(),
+      "of the draws");
   cli::add_world_options(app, o);
 }
 
@@ -157,7 +167,7 @@ std::vector<Message> conversation(const GenerateOptions& o) {
 
 void add_generate(CLI::App& app, GenerateOptions& o) {
   add_common(app, o);
-  app.add_option("--prompt", o.prompts, "what is asked; several are answered as one batch")
+  cli::add_texts(app, "--prompt", o.prompts, "what is asked; several are answered as one batch")
       ->required();
   app.add_flag("--raw", o.raw, "goes on with the prompt, without a chat template");
   app.add_option("--json", o.json, "a file for ids, texts and figures");
