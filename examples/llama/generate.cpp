@@ -81,6 +81,17 @@ Task<std::shared_ptr<nn::LanguageModel>> opened(World& world, const GenerateOpti
   co_return model;
 }
 
+// Error{BadInput}: more tokens than the model has positions.
+void require_room(const nn::LanguageModel& model, const Ids& prompt, std::int64_t tokens) {
+  const auto size = static_cast<std::int64_t>(prompt.size());
+  const std::int64_t most = model.longest_sequence();
+  CS_REQUIRE(size <= most && tokens - 1 <= most - size, "a prompt of ", size,
+             " tokens and --tokens ", tokens, " take more than the ", most,
+             " positions of the model; give ",
+             size > most ? std::string() : str_cat("--tokens ", most - size + 1, " or less, or "),
+             "a shorter prompt");
+}
+
 struct Answers {
   std::vector<Ids> ids;
   double prefill_s = 0, decode_s = 0;
@@ -128,8 +139,10 @@ void write_json(const GenerateOptions& o, const Speaker& speaker, const std::vec
   CS_REQUIRE(out, "--json ", o.json, ": cannot be written");
 }
 
-// A line of rank 0's stdin, on all ranks; nullopt: the end of the file.
+// A line of rank 0's stdin, on all ranks, which wait for it as long as it takes; nullopt: the end
+// of the file. Rank 0 stays on its thread meanwhile, where nothing else is to do.
 Task<std::optional<std::string>> shared_line(World& world) {
+  const WaitLimit none(std::chrono::nanoseconds(0));
   std::string line;
   bool there = false;
   if (world.rank() == 0) {
@@ -193,6 +206,7 @@ Task<void> generate(World& world, const Speaker& speaker) {
   }
   Task<std::shared_ptr<nn::LanguageModel>> opening = opened(world, o);
   const std::shared_ptr<nn::LanguageModel> model = co_await std::move(opening);
+  for (const Ids& prompt : prompts) require_room(*model, prompt, speaker.generation.max_new_tokens);
   nn::Generator generator(*model, speaker.generation);
   Task<Answers> answering = answers(world, speaker, generator, prompts);
   const Answers made = co_await std::move(answering);
@@ -207,19 +221,31 @@ Task<void> generate(World& world, const Speaker& speaker) {
 }
 
 Task<void> chat(World& world, const Speaker& speaker) {
+  std::vector<Message> messages = conversation(speaker.options);
+  messages.push_back({"user", "?"});
+  (void)speaker.ids_of(messages);  // an error of --system or --template is one of every line
+  messages.pop_back();
   Task<std::shared_ptr<nn::LanguageModel>> opening = opened(world, speaker.options);
   const std::shared_ptr<nn::LanguageModel> model = co_await std::move(opening);
   nn::Generator generator(*model, speaker.generation);
-  std::vector<Message> messages = conversation(speaker.options);
   for (;;) {
     Task<std::optional<std::string>> reading = shared_line(world);
     const std::optional<std::string> line = co_await std::move(reading);
     if (!line) co_return;
     if (line->empty()) continue;
     messages.push_back({"user", *line});
-    Task<Answers> answering = answers(world, speaker, generator, {speaker.ids_of(messages)});
-    const Answers made = co_await std::move(answering);
-    messages.push_back({"assistant", speaker.tokenizer.decode(made.ids[0], true)});
+    try {
+      const Ids prompt = speaker.ids_of(messages);
+      require_room(*model, prompt, speaker.generation.max_new_tokens);
+      Task<Answers> answering = answers(world, speaker, generator, {prompt});
+      const Answers made = co_await std::move(answering);
+      messages.push_back({"assistant", speaker.tokenizer.decode(made.ids[0], true)});
+    } catch (const Error& error) {  // that of all ranks, before they generate
+      if (error.kind() != ErrorKind::BadInput) throw;
+      messages.pop_back();
+      if (world.rank() == 0)
+        std::cerr << str_cat("llama: ", error.what(), "; this message is left out\n");
+    }
   }
 }
 

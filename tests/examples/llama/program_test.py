@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 LLAMA, TOKENIZER = (os.path.abspath(path) for path in sys.argv[1:3])
@@ -119,6 +120,37 @@ class Generate(Program):
                               ("--seed", "99999999999999999999"), ("--dtype", "i32"), ("--top-p", "0"), ("--top-k", "-1")):
             self.is_refused(("generate", "llama", "--prompt", "a", option, value), f"{option} {value}: ")
         self.is_refused(("generate", "llama", "--prompt", "a", "--raw=x"), "--raw x: takes no value")
+
+
+class Chat(Program):
+    HOW = ("--template", "none", "--greedy", "--ignore-eos", "--tokens", "2")
+
+    def test_ranks_wait_for_a_line_beyond_their_timeout(self):
+        words = [LLAMA, "chat", "llama", "--ranks", "2", "--timeout", "1", *self.HOW]
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder) as chat:
+            for _ in range(2):
+                time.sleep(3)
+                chat.stdin.write(b"hi\n")
+                chat.stdin.flush()
+            out, error = chat.communicate(timeout=60)
+        self.assertEqual((chat.returncode, out.count(b"> ")), (0, 3), error)
+
+    def test_a_line_that_is_refused_is_left_out(self):
+        for ranks in ("1", "2"):
+            plain = self.succeeds("chat", "llama", "--ranks", ranks, *self.HOW, stdin="hi\nagain\n")
+            done = self.succeeds("chat", "llama", "--ranks", ranks, *self.HOW, stdin=b"hi\n\xff\nagain\n")
+            self.assertEqual(done.stdout.replace("> > ", "> "), plain.stdout)
+            self.assertIn("is not UTF-8 at byte 0; this message is left out\n", done.stderr)
+
+    def test_a_conversation_without_room_goes_on(self):
+        done = self.succeeds("chat", "gpt2", "--ranks", "1", *self.HOW, stdin="hi\n" + "x" * POSITIONS + "\nhi\n")
+        self.assertIn(f"the {POSITIONS} positions of the model; give a shorter prompt; this message", done.stderr)
+        self.assertEqual([bool(answer) for answer in done.stdout.split("> ")], [False, True, False, True, False])
+        self.is_refused(("generate", "gpt2", "--prompt", "hi", "--raw", "--tokens", POSITIONS), f"--tokens {POSITIONS} take", "--tokens 61 or less")
+
+    def test_what_holds_for_all_lines_is_told_first(self):
+        self.is_refused(("chat", "llama"), "--template")
+        self.is_refused(("chat", "llama", "--template", "foo"), "--template foo")
 
 
 if __name__ == "__main__":
