@@ -7,12 +7,40 @@
 #include <optional>
 #include <utility>
 
+#include "dtensor/checkpoint/agreement.h"
+#include "dtensor/checkpoint/local_parts.h"
+#include "dtensor/checkpoint/new_folder.h"
 #include "tools/options.h"
 
 namespace coshard::llama {
 namespace {
 
 bool cuts_batch(const FinetuneOptions& o) { return o.plan == "dp" || o.plan == "fsdp"; }
+
+std::string steps_folder(const FinetuneOptions& o) {
+  return NewFolder::resolved(o.save) + ".steps";
+}
+
+// Makes the folders above --save, and what save() begins with, which it removes again.
+void try_place(const std::string& folder) {
+  try {
+    const std::string place = NewFolder::resolved(folder);
+    std::error_code ignored;  // NewFolder tells it
+    std::filesystem::create_directories(std::filesystem::path(place).parent_path(), ignored);
+    const NewFolder tried(place, false);
+  } catch (const Error& error) {
+    fail(error.kind(), str_cat("--save ", folder, ": ", error.message(), "; give another folder"));
+  }
+}
+
+// Error{BadInput} on all ranks: --save could not be made at the end.
+Task<void> require_place(World& world, const FinetuneOptions& o) {
+  if (o.save.empty()) co_return;
+  std::exception_ptr failed;
+  if (world.rank() == 0) failed = failure_of([&] { try_place(o.save); });
+  Task<void> agreed = agree(world, failed);
+  co_await std::move(agreed);
+}
 
 std::vector<std::string> patterns_of(const std::string& targets) {
   std::vector<std::string> all;
@@ -124,7 +152,7 @@ class Steps {
       : options_(o), seed_(static_cast<std::int64_t>(o.seed)) {
     if (o.every == 0) return;
     const CheckpointsOptions how{.every = o.every, .keep = 2};
-    kept_.emplace(*learner.model, o.save + ".steps", how);
+    kept_.emplace(*learner.model, steps_folder(o), how);
     kept_->add("optimizer", optimizer).add("position", position_).add("seed", seed_);
   }
   Task<int> begin() {
@@ -231,14 +259,20 @@ void check_finetune(const FinetuneOptions& o) {
              " is not divisible by --ranks ", o.ranks);
   CS_REQUIRE(o.every == 0 || !o.save.empty(), "--every needs --save");
   CS_REQUIRE(!o.resume || o.every > 0, "--resume needs --every");
+  if (o.save.empty()) return;
+  const std::filesystem::path place = NewFolder::resolved(o.save);
   std::error_code error;
-  CS_REQUIRE(o.save.empty() || !std::filesystem::exists(o.save, error) ||
-                 std::filesystem::is_empty(o.save, error),
-             "--save ", o.save, ": is there already; give another folder");
+  const bool is_new =
+      !std::filesystem::exists(place, error) ||
+      (std::filesystem::is_directory(place, error) && std::filesystem::is_empty(place, error));
+  CS_REQUIRE(is_new, "--save ", o.save, ": is there already; ",
+             o.resume ? "move it away" : "give another folder");
 }
 
 Task<void> finetune(World& world, const FinetuneOptions& options, TokenFile tokens,
                     StepFigures& figures) {
+  Task<void> placing = require_place(world, options);
+  co_await std::move(placing);
   manual_seed(options.seed);
   Learner learner{options, world};
   Task<void> opening = learner.open();

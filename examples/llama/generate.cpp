@@ -1,11 +1,11 @@
 #include "examples/llama/generate.h"
 
 #include <chrono>
-#include <fstream>
 #include <iostream>
 #include <limits>
 
 #include "profiling/json.h"
+#include "profiling/output_file.h"
 #include "tools/options.h"
 
 namespace coshard::llama {
@@ -133,10 +133,7 @@ void write_json(const GenerateOptions& o, const Speaker& speaker, const std::vec
   json["decode_s"] = made.decode_s;
   json["decoded"] = made.decoded;
   json["cache_bytes"] = generator.cache()->bytes();
-  std::ofstream out(o.json);
-  out << json.dump(1) << '\n';
-  out.close();
-  CS_REQUIRE(out, "--json ", o.json, ": cannot be written");
+  write_output("--json", o.json, [&](std::ostream& out) { out << json.dump(1) << '\n'; });
 }
 
 // A line of rank 0's stdin, on all ranks, which wait for it as long as it takes; nullopt: the end
@@ -189,7 +186,10 @@ void add_generate(CLI::App& app, GenerateOptions& o) {
 void add_chat(CLI::App& app, GenerateOptions& o) { add_common(app, o); }
 
 Speaker::Speaker(const GenerateOptions& o)
-    : options(o), tokenizer(Tokenizer::open(o.folder)), generation(generation_of(o)) {}
+    : options(o), tokenizer(Tokenizer::open(o.folder)), generation(generation_of(o)) {
+  const std::string config = o.folder + "/config.json";
+  if (!o.json.empty()) require_writable("--json", o.json, "config.json of the model", config);
+}
 
 std::vector<std::int64_t> Speaker::ids_of(const std::vector<Message>& messages) const {
   if (options.raw) return tokenizer.encode(messages.back().content);

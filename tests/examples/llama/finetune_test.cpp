@@ -150,6 +150,27 @@ TEST(Finetune, ResumesToTheBit) {
   }
 }
 
+TEST(Finetune, TriesItsFolderBeforeItTrains) {
+  const Files files;
+  FinetuneOptions o = files.options("new/deep//x/");
+  o.steps = 2;
+  o.every = 1;
+  EXPECT_EQ(losses_of(o).size(), 2U);
+  EXPECT_TRUE(std::filesystem::exists(files.scratch.path("new/deep/x/model.safetensors")));
+  EXPECT_TRUE(std::filesystem::exists(files.scratch.path("new/deep/x.steps/step-2")));
+  std::filesystem::create_directory(files.scratch.path("empty"));
+  o.save = files.scratch.path("empty");
+  EXPECT_EQ(losses_of(o).size(), 2U);
+  files.scratch.write("file", "");
+  o.save = files.scratch.path("file");
+  EXPECT_CONTAINS(error_of([&] { losses_of(o); }), "is there already; give another folder");
+  o.save += "/x";
+  o.folder = "none";
+  EXPECT_CONTAINS(error_of([&] { losses_of(o); }), "file/x.part: cannot be made");
+  o.save = ".";
+  EXPECT_CONTAINS(error_of([&] { check_finetune(o); }), "'.' is no name");
+}
+
 TEST(Finetune, ReadsIdsAsTheyAreToldAndRefusesOthers) {
   const Files files;
   FinetuneOptions o = files.options("");
@@ -169,7 +190,9 @@ TEST(Finetune, ReadsIdsAsTheyAreToldAndRefusesOthers) {
   EXPECT_CONTAINS(told([](auto& x) { x.plan = "dp", x.batch = 3; }), "--batch 3");
   EXPECT_CONTAINS(told([](auto& x) { x.every = 3; }), "--every needs --save");
   EXPECT_CONTAINS(told([](auto& x) { x.resume = true; }), "--resume needs --every");
-  EXPECT_CONTAINS(told([&](auto& x) { x.save = x.folder; }), "is there already");
+  EXPECT_CONTAINS(told([&](auto& x) { x.save = x.folder; }), "is there already; give another");
+  EXPECT_CONTAINS(told([&](auto& x) { x.save = x.folder, x.every = 1, x.resume = true; }),
+                  "is there already; move it away");
 }
 
 TEST(Finetune, DeclaresItsOptions) {

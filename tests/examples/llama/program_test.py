@@ -121,6 +121,10 @@ class Generate(Program):
             self.is_refused(("generate", "llama", "--prompt", "a", option, value), f"{option} {value}: ")
         self.is_refused(("generate", "llama", "--prompt", "a", "--raw=x"), "--raw x: takes no value")
 
+    def test_a_file_that_cannot_be_written_is_told_first(self):
+        self.is_refused((*self.MODEL, "--prompt", "a", "--json", "none/x.json"), "--json none/x.json: there is no folder")
+        self.is_refused((*self.MODEL, "--prompt", "a", "--json", "llama/config.json"), "which it would overwrite")
+
 
 class Chat(Program):
     HOW = ("--template", "none", "--greedy", "--ignore-eos", "--tokens", "2")
