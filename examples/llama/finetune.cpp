@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <iostream>
 #include <numbers>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "dtensor/checkpoint/agreement.h"
 #include "dtensor/checkpoint/local_parts.h"
+#include "dtensor/checkpoint/manifest.h"
 #include "dtensor/checkpoint/new_folder.h"
 #include "tools/options.h"
 
@@ -145,15 +148,43 @@ Task<Tensor> train_step(Learner& learner, AdamW& optimizer, const TokenBatches& 
   co_return mean.front();
 }
 
-// Checkpoints beside the new folder, with how much of the text was read.
+// A hash of all ids.
+std::int64_t hash_of(const TokenFile& ids) {
+  constexpr std::size_t kBlock = 1 << 16;
+  std::vector<std::int64_t> block{ids.size()};  // the hash before it, and ids
+  for (std::int64_t i = 0; i < ids.size(); ++i) {
+    block.push_back(ids[i]);
+    if (block.size() < kBlock && i + 1 < ids.size()) continue;
+    const std::uint64_t hash = hash_of_chunk(std::as_bytes(std::span(block)));
+    block.assign(1, static_cast<std::int64_t>(hash));
+  }
+  return block.front();
+}
+
+// What a step depends on, beside --lr, --warmup and --steps, which may change.
+struct Settings {
+  Settings(const FinetuneOptions& o, std::int64_t text_hash)
+      : seed(static_cast<std::int64_t>(o.seed)),
+        batch(o.batch),
+        seq(o.seq),
+        text(text_hash),
+        alpha(o.alpha),
+        dropout(o.dropout) {}
+  std::int64_t seed, batch, seq, text;
+  double alpha, dropout;
+};
+
+// Checkpoints beside the new folder, with the settings that they were trained with.
 class Steps {
  public:
-  Steps(const FinetuneOptions& o, Learner& learner, AdamW& optimizer)
-      : options_(o), seed_(static_cast<std::int64_t>(o.seed)) {
+  Steps(const FinetuneOptions& o, Learner& learner, AdamW& optimizer, Settings settings)
+      : options_(o), rank_(learner.world.rank()), here_(settings) {
     if (o.every == 0) return;
     const CheckpointsOptions how{.every = o.every, .keep = 2};
     kept_.emplace(*learner.model, steps_folder(o), how);
-    kept_->add("optimizer", optimizer).add("position", position_).add("seed", seed_);
+    kept_->add("optimizer", optimizer).add("seed", there_.seed).add("batch", there_.batch);
+    kept_->add("seq", there_.seq).add("text", there_.text);
+    kept_->add("alpha", there_.alpha).add("dropout", there_.dropout);
   }
   Task<int> begin() {
     if (!kept_) co_return 0;
@@ -164,15 +195,18 @@ class Steps {
     }
     Task<std::int64_t> resumed = kept_->resume();
     const std::int64_t step = co_await std::move(resumed);
-    CS_REQUIRE(seed_ == static_cast<std::int64_t>(options_.seed) && position_ == position(step),
-               "--resume: step ", step, " was trained with --seed ", seed_, " on ", position_,
-               " tokens, not with --seed ", options_.seed, " on ", position(step),
-               " (--batch x --seq x steps)");
+    require_same("--seed", options_.seed, static_cast<std::uint64_t>(there_.seed));
+    require_same("--batch", here_.batch, there_.batch);
+    require_same("--seq", here_.seq, there_.seq);
+    require_same("--alpha", here_.alpha, there_.alpha);
+    require_same("--dropout", here_.dropout, there_.dropout);
+    CS_REQUIRE(here_.text == there_.text, "--text ", options_.text, ": ", steps_folder(options_),
+               " was trained on another text; give that, or another --save");
+    if (rank_ == 0) announce(step);
     co_return static_cast<int>(step);
   }
   Task<void> after(int step) {
     if (!kept_) co_return;
-    position_ = position(step);
     Task<void> saved = kept_->after(step);
     co_await std::move(saved);
   }
@@ -184,17 +218,29 @@ class Steps {
   bool due(int step) const { return options_.every > 0 && step % options_.every == 0; }
 
  private:
-  // Tokens of the text that have been read after so many steps.
-  std::int64_t position(std::int64_t step) const { return step * options_.batch * options_.seq; }
+  template <class Number>
+  void require_same(const char* option, Number here, Number there) const {
+    CS_REQUIRE(here == there, option, ' ', here, ": ", steps_folder(options_), " was trained with ",
+               option, ' ', there, "; give that, or another --save");
+  }
+  void announce(std::int64_t step) const {
+    std::string line = str_cat("goes on from ", kept_->path(step));
+    if (step == 0) line = str_cat(steps_folder(options_), " has no checkpoint: begins with step 1");
+    if (step >= options_.steps)
+      line += str_cat(", which has all ", options_.steps, " steps: give more --steps");
+    std::cout << line + "\n" << std::flush;
+  }
   const FinetuneOptions& options_;
-  std::int64_t position_ = 0, seed_;
+  int rank_;
+  Settings here_, there_ = here_;
   std::optional<Checkpoints> kept_;
 };
 
-Task<void> train_steps(Learner& learner, const TokenBatches& batches, StepFigures& figures) {
+Task<void> train_steps(Learner& learner, const TokenBatches& batches, Settings settings,
+                       StepFigures& figures) {
   const FinetuneOptions& o = learner.options;
   AdamW optimizer(learner.trained(), {.lr = o.lr, .weight_decay = o.lora > 0 ? 0 : 0.01});
-  Steps steps(o, learner, optimizer);
+  Steps steps(o, learner, optimizer, settings);
   Task<int> begun = steps.begin();
   int step = co_await std::move(begun);
   StepLog log(learner.world, {step, o.steps, o.log_every, 1.0 * o.batch * o.seq, 0}, figures);
@@ -249,7 +295,9 @@ void add_finetune(CLI::App& app, FinetuneOptions& o) {
       ->capture_default_str();
   app.add_option("--save", o.save, "the new folder: of the model, or with --lora of the adapters");
   add("--every", o.every, 1, kMost, "checkpoints after every so many steps, in SAVE.steps");
-  app.add_flag("--resume", o.resume, "go on from the newest of these, if there is one");
+  app.add_flag("--resume", o.resume,
+               "go on from the newest of these, if there is one, on any plan and ranks; --lr, "
+               "--warmup and --steps may change");
   add("--log-every", o.log_every, 1, kMost, "steps between lines if stdout is not a terminal");
 }
 
@@ -277,11 +325,12 @@ Task<void> finetune(World& world, const FinetuneOptions& options, TokenFile toke
   Learner learner{options, world};
   Task<void> opening = learner.open();
   co_await std::move(opening);
+  const Settings settings(options, options.every > 0 ? hash_of(tokens) : 0);
   const TokenBatches batches(std::move(tokens), {.batch = options.batch,
                                                  .seq = options.seq,
                                                  .seed = options.seed,
                                                  .vocab = learner.model->vocab_size()});
-  Task<void> training = train_steps(learner, batches, figures);
+  Task<void> training = train_steps(learner, batches, settings, figures);
   co_await std::move(training);
   if (options.save.empty()) co_return;
   Task<void> saving = options.lora > 0 ? save_adapter(*learner.model, options.save)

@@ -143,11 +143,42 @@ TEST(Finetune, ResumesToTheBit) {
     EXPECT_EQ(losses_of(part), std::vector<double>(all.begin() + 8, all.end()));
     const char* file = lora > 0 ? "/adapter_model.safetensors" : "/model.safetensors";
     EXPECT_EQ(bytes_of(part.save + file), bytes_of(whole.save + file));
-    part = with("other", 12);
-    part.batch = 2;
-    std::filesystem::rename(whole.save + ".steps", part.save + ".steps");
-    EXPECT_CONTAINS(error_of([&] { losses_of(part); }), "--resume: step 12");
   }
+}
+
+TEST(Finetune, ResumesWithTheSettingsOfTheCheckpoint) {
+  const Files files;
+  FinetuneOptions o = files.options("x", "one", 1);
+  o.lora = 4;
+  o.dropout = 0.25;
+  o.steps = 4;
+  o.every = 2;
+  EXPECT_EQ(losses_of(o).size(), 4U);
+  std::filesystem::remove_all(o.save);
+  o.resume = true;
+  const auto told = [&](auto change) {
+    FinetuneOptions changed = o;
+    change(changed);
+    return error_of([&] { losses_of(changed); });
+  };
+  EXPECT_CONTAINS(told([](auto& x) { x.seed = 2; }), "was trained with --seed 1;");
+  EXPECT_CONTAINS(told([](auto& x) { x.batch = 2, x.seq = 32; }), "with --batch 4; give that");
+  EXPECT_CONTAINS(told([](auto& x) { x.seq = 8; }), "with --seq 16;");
+  EXPECT_CONTAINS(told([](auto& x) { x.alpha = 99; }), "with --alpha 16;");
+  EXPECT_CONTAINS(told([](auto& x) { x.dropout = 0; }), "with --dropout 0.25;");
+  files.scratch.write("other", std::string(800, 'x'));
+  EXPECT_CONTAINS(told([&](auto& x) { x.text = files.scratch.path("other"); }), "another text");
+  const auto printed = [&](int steps, std::size_t losses) {
+    o.steps = steps;
+    ::testing::internal::CaptureStdout();
+    EXPECT_EQ(losses_of(o).size(), losses);
+    return ::testing::internal::GetCapturedStdout();
+  };
+  EXPECT_CONTAINS(printed(3, 0), "x.steps/step-4, which has all 3 steps: give more --steps");
+  std::filesystem::remove_all(o.save);
+  EXPECT_CONTAINS(printed(5, 1), "goes on from ");
+  o.save += "y";
+  EXPECT_CONTAINS(printed(1, 1), "has no checkpoint: begins with step 1");
 }
 
 TEST(Finetune, TriesItsFolderBeforeItTrains) {
