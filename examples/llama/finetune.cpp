@@ -4,9 +4,11 @@
 #include <cmath>
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <numbers>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "dtensor/checkpoint/agreement.h"
@@ -45,14 +47,44 @@ Task<void> require_place(World& world, const FinetuneOptions& o) {
   co_await std::move(agreed);
 }
 
-std::vector<std::string> patterns_of(const std::string& targets) {
+std::string_view trimmed(std::string_view text) {
+  const std::size_t begin = std::min(text.find_first_not_of(' '), text.size());
+  return text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
+}
+
+std::vector<std::string> patterns_of(std::string_view targets) {
   std::vector<std::string> all;
   for (std::size_t begin = 0; begin <= targets.size();) {
     const std::size_t end = std::min(targets.find(',', begin), targets.size());
-    all.push_back(targets.substr(begin, end - begin));
+    all.emplace_back(trimmed(targets.substr(begin, end - begin)));
     begin = end + 1;
   }
   return all;
+}
+
+// Error{BadInput}: an adapter of a layer whose weight is an embedding's as well.
+void require_untied(Module& model) {
+  std::map<const void*, std::string> embeddings;
+  for (const NamedModule& m : model.named_modules())
+    if (const auto* table = dynamic_cast<const nn::Embedding*>(m.module))
+      embeddings.emplace(table->weight.id(), m.path);
+  for (const NamedModule& m : model.named_modules()) {
+    const auto* layer = dynamic_cast<const nn::Linear*>(m.module);
+    if (layer == nullptr || !layer->lora_A) continue;
+    const auto tied = embeddings.find(layer->weight.id());
+    CS_REQUIRE(tied == embeddings.end(), m.path, " has the weight of ", tied->second,
+               ", which an adapter would change too when it is merged; leave ", m.path, " out");
+  }
+}
+
+void add_adapters(Module& model, const FinetuneOptions& o) {
+  const LoraOptions lora{.rank = o.lora, .alpha = o.alpha, .dropout = o.dropout};
+  try {
+    for (const std::string& pattern : patterns_of(o.targets)) add_lora(model, pattern, lora);
+    require_untied(model);
+  } catch (const Error& error) {
+    fail(error.kind(), str_cat("--targets ", o.targets, ": ", error.message()));
+  }
 }
 
 // The model of one rank, cut by the plan.
@@ -74,11 +106,7 @@ struct Learner {
     how.ignore = options.ignore;
     if (!options.dtype_name.empty()) how.dtype = parse_dtype(options.dtype_name);
     model = nn::open_model(options.folder, world, how);
-    const LoraOptions lora{
-        .rank = options.lora, .alpha = options.alpha, .dropout = options.dropout};
-    if (options.lora > 0)
-      for (const std::string& pattern : patterns_of(options.targets))
-        add_lora(*model, pattern, lora);
+    if (options.lora > 0) add_adapters(*model, options);
     Task<void> cutting = cut();
     co_await std::move(cutting);
     LoadOptions reading;
@@ -293,6 +321,8 @@ void add_finetune(CLI::App& app, FinetuneOptions& o) {
   add("--dropout", o.dropout, 0.0, 0.99, "of the adapters' inputs");
   app.add_option("--targets", o.targets, "layers with adapters: patterns, with commas between")
       ->capture_default_str();
+  for (const char* name : {"--alpha", "--dropout", "--targets"})
+    app.get_option(name)->needs(app.get_option("--lora"));
   app.add_option("--save", o.save, "the new folder: of the model, or with --lora of the adapters");
   add("--every", o.every, 1, kMost, "checkpoints after every so many steps, in SAVE.steps");
   app.add_flag("--resume", o.resume,

@@ -46,6 +46,7 @@ void add_common(CLI::App& app, GenerateOptions& o) {
   cli::add_world_options(app, o);
 }
 
+// Error{BadInput}: options that do not fit together.
 nn::GenerationOptions generation_of(const GenerateOptions& o) {
   nn::GenerationOptions of = nn::read_generation_config(o.folder);
   of.max_new_tokens = o.tokens.value_or(of.max_new_tokens);
@@ -55,6 +56,9 @@ nn::GenerationOptions generation_of(const GenerateOptions& o) {
   of.repetition_penalty = o.repetition_penalty.value_or(of.repetition_penalty);
   of.seed = o.seed;
   if (o.ignore_eos) of.eos_token_ids.clear();
+  CS_REQUIRE(!o.raw || o.system.empty(), "--raw with --system ", o.system, "; leave one out");
+  CS_REQUIRE(!o.raw || o.chat_template.empty(), "--raw with --template ", o.chat_template,
+             "; leave one out");
   CS_REQUIRE(!o.greedy || o.temperature.value_or(0) == 0, "--greedy with --temperature ",
              o.temperature.value_or(0), "; leave one out");
   CS_REQUIRE(of.temperature > 0 || (!o.top_k && !o.top_p),

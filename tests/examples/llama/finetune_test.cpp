@@ -122,6 +122,19 @@ TEST(Finetune, SavesAdaptersThatLoad) {
   EXPECT_FALSE(std::filesystem::exists(o.save + "/model.safetensors"));
 }
 
+TEST(Finetune, TakesPatternsWithBlanksAndNamesOthers) {
+  const Files files;
+  FinetuneOptions o = files.options("", "one", 1);
+  o.steps = 1;
+  o.lora = 4;
+  o.targets = "*.*.*.self_attn.q_proj , model.layers.0.mlp.*,  model.layers.1.mlp.up_proj ";
+  EXPECT_EQ(losses_of(o).size(), 1U);
+  o.targets = "lm_head";
+  EXPECT_EQ(losses_of(o).size(), 1U);
+  o.targets = "*.q_proj, nonsense.*";
+  EXPECT_CONTAINS(error_of([&] { losses_of(o); }), "--targets *.q_proj, nonsense.*: ");
+}
+
 TEST(Finetune, ResumesToTheBit) {
   const Files files;
   for (const int lora : {0, 4}) {
@@ -240,6 +253,8 @@ TEST(Finetune, DeclaresItsOptions) {
   EXPECT_EQ(o.dtype_name, "bf16");
   EXPECT_TRUE(o.resume);
   EXPECT_THROW(app.parse("models/a --text t --plan pp"), Error);
+  for (const char* option : {"--alpha 99", "--dropout 0.5", "--targets x"})
+    EXPECT_THROW(app.parse(str_cat("models/a --text t ", option)), CLI::RequiresError) << option;
 }
 
 }  // namespace

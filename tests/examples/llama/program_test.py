@@ -121,6 +121,10 @@ class Generate(Program):
             self.is_refused(("generate", "llama", "--prompt", "a", option, value), f"{option} {value}: ")
         self.is_refused(("generate", "llama", "--prompt", "a", "--raw=x"), "--raw x: takes no value")
 
+    def test_options_without_effect_are_refused(self):
+        for option in ("--system", "--template"):
+            self.is_refused((*self.MODEL, "--prompt", "a", "--raw", option, "foo"), f"--raw with {option} foo; leave one out")
+
     def test_a_file_that_cannot_be_written_is_told_first(self):
         self.is_refused((*self.MODEL, "--prompt", "a", "--json", "none/x.json"), "--json none/x.json: there is no folder")
         self.is_refused((*self.MODEL, "--prompt", "a", "--json", "llama/config.json"), "which it would overwrite")
@@ -155,6 +159,34 @@ class Chat(Program):
     def test_what_holds_for_all_lines_is_told_first(self):
         self.is_refused(("chat", "llama"), "--template")
         self.is_refused(("chat", "llama", "--template", "foo"), "--template foo")
+
+
+class Finetune(Program):
+    def setUp(self):
+        super().setUp()
+        with open(self.at("text"), "w", encoding="utf-8") as file:
+            file.write("what follows from a letter is the next letter. " * 20)
+
+    def words(self, *words, model="llama"):
+        return ("finetune", model, "--text", "text", "--ranks", "1", "--steps", "2", "--batch", "2", "--seq", "8", *words)
+
+    def test_adapters_are_trained_merged_and_used(self):
+        self.succeeds(*self.words("--lora", "2", "--save", "a/b/"))
+        self.assertEqual(sorted(os.listdir(self.at("a"))), ["b"])
+        if COSHARD is None:
+            self.skipTest("no coshard")
+        subprocess.run([COSHARD, "ckpt", "merge", "llama", "a/b", "merged"], cwd=self.folder, check=True, capture_output=True, timeout=60)
+        self.succeeds("generate", "merged", "--prompt", "hi", "--raw", "--ranks", "2")
+
+    def test_options_without_effect_are_refused(self):
+        for words in (("--alpha", "99"), ("--dropout", "0.5"), ("--targets", "nonsense.*")):
+            self.is_refused(self.words(*words), words[0], "--lora")
+
+    def test_an_adapter_of_a_tied_layer_is_refused(self):
+        write_model(self.at("tied"), "llama", tie_word_embeddings=True)
+        self.is_refused(self.words("--lora", "2", "--targets", "lm_head", "--save", "a", model="tied"), "--targets lm_head: ",
+                        "leave lm_head out")
+        self.succeeds(*self.words("--lora", "2", "--targets", "lm_head", "--save", "a"))
 
 
 if __name__ == "__main__":
