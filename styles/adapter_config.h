@@ -24,8 +24,10 @@ struct AdapterConfig {
 // Error{BadInput} with file, key and value: what is no LoRA, or changes the result and is not
 // supported; a key that is not known, unless its value is null, false, 0 or empty.
 AdapterConfig read_adapter_config(const std::string& folder);
+// `base`: the folder of the model without adapters, which PEFT's Auto classes open; "": null.
 std::string adapter_config_text(const nn::LoraOptions& options,
-                                const std::vector<std::string>& targets);
+                                const std::vector<std::string>& targets,
+                                const std::string& base = "");
 
 // Of the tensors of one layer.
 std::string lora_name(std::string_view path, char which);  // 'A' or 'B'
