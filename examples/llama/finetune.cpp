@@ -15,6 +15,7 @@
 #include "dtensor/checkpoint/local_parts.h"
 #include "dtensor/checkpoint/manifest.h"
 #include "dtensor/checkpoint/new_folder.h"
+#include "examples/llama/model_folder.h"
 #include "tools/options.h"
 
 namespace coshard::llama {
@@ -332,6 +333,7 @@ void add_finetune(CLI::App& app, FinetuneOptions& o) {
 }
 
 void check_finetune(const FinetuneOptions& o) {
+  (void)model_folder(o.folder);
   CS_REQUIRE(o.plan != "one" || o.ranks == 1, "--plan one is for --ranks 1, not ", o.ranks);
   CS_REQUIRE(!cuts_batch(o) || o.batch % o.ranks == 0, "--batch ", o.batch,
              " is not divisible by --ranks ", o.ranks);

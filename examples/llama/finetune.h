@@ -6,6 +6,7 @@
 #include <iterator>
 #include <string>
 
+#include "profiling/input_file.h"
 #include "profiling/step_log.h"
 #include "runtime/launch/cli_options.h"
 
@@ -38,8 +39,7 @@ void check_finetune(const FinetuneOptions& options);
 template <class Tokenizer>
 TokenFile tokens_of(const FinetuneOptions& options) {
   if (options.text.ends_with(".npy")) return TokenFile(options.text);
-  std::ifstream in(options.text, std::ios::binary);
-  CS_REQUIRE(in, "--text ", options.text, ": cannot be opened");
+  std::ifstream in = open_input(options.text, "--text");
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   return TokenFile(Tokenizer::open(options.folder).encode(text, false), options.text);
 }

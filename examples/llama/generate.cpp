@@ -1,9 +1,11 @@
 #include "examples/llama/generate.h"
 
+#include <algorithm>
 #include <chrono>
 #include <iostream>
 #include <limits>
 
+#include "examples/llama/model_folder.h"
 #include "profiling/json.h"
 #include "profiling/output_file.h"
 #include "tools/options.h"
@@ -102,6 +104,28 @@ struct Answers {
   std::int64_t decoded = 0;  // tokens after the first of each
 };
 
+// Runs the model over the prompts, for which it takes the memory of all tokens.
+Task<void> start(nn::Generator& generator, std::vector<Ids> prompts, std::int64_t tokens) {
+  try {
+    Task<void> starting = generator.start(std::move(prompts));
+    co_await std::move(starting);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::DeviceFailed) throw;
+    fail(error.kind(), str_cat(error.message(), "; --tokens ", tokens,
+                               " sizes the cache, and fewer take less memory"));
+  }
+}
+
+void tell_if_cut(const Speaker& speaker, const std::vector<Ids>& answers) {
+  const nn::GenerationOptions& how = speaker.generation;
+  const auto is_cut = [&](const Ids& ids) {
+    return std::ssize(ids) == how.max_new_tokens &&
+           std::ranges::find(how.eos_token_ids, ids.back()) == how.eos_token_ids.end();
+  };
+  if (!speaker.options.ignore_eos && std::ranges::any_of(answers, is_cut))
+    std::cerr << str_cat("llama: stopped at --tokens ", how.max_new_tokens, "\n");
+}
+
 // Answers to prompts; the only one is printed by rank 0 as it grows.
 Task<Answers> answers(World& world, const Speaker& speaker, nn::Generator& generator,
                       std::vector<Ids> prompts) {
@@ -109,8 +133,8 @@ Task<Answers> answers(World& world, const Speaker& speaker, nn::Generator& gener
   const bool streams = world.rank() == 0 && prompts.size() == 1;
   TextStream text(speaker.tokenizer, true);
   const Clock::time_point begin = Clock::now();
-  Task<void> start = generator.start(std::move(prompts));
-  co_await std::move(start);
+  Task<void> starting = start(generator, std::move(prompts), speaker.generation.max_new_tokens);
+  co_await std::move(starting);
   for (std::int64_t step = 0;; ++step) {
     Task<std::optional<std::span<const std::int64_t>>> next = generator.next();
     const auto tokens = co_await std::move(next);
@@ -126,6 +150,7 @@ Task<Answers> answers(World& world, const Speaker& speaker, nn::Generator& gener
   }
   made.decode_s = seconds_since(begin) - made.prefill_s;
   if (streams) std::cout << text.rest() << std::endl;
+  if (streams) tell_if_cut(speaker, made.ids);
   co_return made;
 }
 
@@ -190,7 +215,7 @@ void add_generate(CLI::App& app, GenerateOptions& o) {
 void add_chat(CLI::App& app, GenerateOptions& o) { add_common(app, o); }
 
 Speaker::Speaker(const GenerateOptions& o)
-    : options(o), tokenizer(Tokenizer::open(o.folder)), generation(generation_of(o)) {
+    : options(o), tokenizer(Tokenizer::open(model_folder(o.folder))), generation(generation_of(o)) {
   const std::string config = o.folder + "/config.json";
   if (!o.json.empty()) require_writable("--json", o.json, "config.json of the model", config);
 }
@@ -218,6 +243,7 @@ Task<void> generate(World& world, const Speaker& speaker) {
   if (prompts.size() > 1)
     for (std::size_t i = 0; i < prompts.size(); ++i)
       std::cout << o.prompts[i] << "\n" << speaker.tokenizer.decode(made.ids[i], true) << "\n\n";
+  if (prompts.size() > 1) tell_if_cut(speaker, made.ids);
   std::cerr << str_cat(
       "prefill ", made.prefill_s, " s, ", made.decoded, " tokens in ", made.decode_s,
       " s: ", static_cast<double>(made.decoded) / std::max(made.decode_s, 1e-9), " tokens/s\n");

@@ -125,6 +125,17 @@ class Generate(Program):
         for option in ("--system", "--template"):
             self.is_refused((*self.MODEL, "--prompt", "a", "--raw", option, "foo"), f"--raw with {option} foo; leave one out")
 
+    def test_an_answer_that_is_cut_is_told(self):
+        for prompts in (("a",), ("a", "b")):
+            done = self.succeeds(*self.MODEL, "--raw", "--prompt", *prompts)
+            self.assertEqual(done.stderr.count("llama: stopped at --tokens 3\n"), 1)
+            done = self.succeeds(*self.MODEL, "--raw", "--ignore-eos", "--prompt", *prompts)
+            self.assertNotIn("stopped", done.stderr)
+        first = self.ids_of("--prompt", "a")["ids"][0][0]
+        with open(self.at("llama", "generation_config.json"), "w", encoding="utf-8") as file:
+            json.dump({"eos_token_id": first}, file)
+        self.assertNotIn("stopped", self.succeeds(*self.MODEL[:-2], "1", "--greedy", "--raw", "--prompt", "a").stderr)
+
     def test_a_file_that_cannot_be_written_is_told_first(self):
         self.is_refused((*self.MODEL, "--prompt", "a", "--json", "none/x.json"), "--json none/x.json: there is no folder")
         self.is_refused((*self.MODEL, "--prompt", "a", "--json", "llama/config.json"), "which it would overwrite")
@@ -173,6 +184,8 @@ class Finetune(Program):
     def test_adapters_are_trained_merged_and_used(self):
         self.succeeds(*self.words("--lora", "2", "--save", "a/b/"))
         self.assertEqual(sorted(os.listdir(self.at("a"))), ["b"])
+        self.is_refused(("generate", "a/b", "--prompt", "hi"), "`coshard ckpt merge BASE a/b OUT`")
+        self.is_refused(("finetune", "a/b", "--text", "text"), "`coshard ckpt merge BASE a/b OUT`")
         if COSHARD is None:
             self.skipTest("no coshard")
         subprocess.run([COSHARD, "ckpt", "merge", "llama", "a/b", "merged"], cwd=self.folder, check=True, capture_output=True, timeout=60)
@@ -181,6 +194,7 @@ class Finetune(Program):
     def test_options_without_effect_are_refused(self):
         for words in (("--alpha", "99"), ("--dropout", "0.5"), ("--targets", "nonsense.*")):
             self.is_refused(self.words(*words), words[0], "--lora")
+        self.is_refused(("finetune", "llama", "--text", "."), "--text .: Is a directory")
 
     def test_an_adapter_of_a_tied_layer_is_refused(self):
         write_model(self.at("tied"), "llama", tie_word_embeddings=True)
