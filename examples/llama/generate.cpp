@@ -88,14 +88,14 @@ Task<std::shared_ptr<nn::LanguageModel>> opened(World& world, const GenerateOpti
 }
 
 // Error{BadInput}: more tokens than the model has positions.
-void require_room(const nn::LanguageModel& model, const Ids& prompt, std::int64_t tokens) {
+void require_room(const nn::LanguageModel& model, const Ids& prompt, std::int64_t tokens,
+                  const char* remedy) {
   const auto size = static_cast<std::int64_t>(prompt.size());
   const std::int64_t most = model.longest_sequence();
-  CS_REQUIRE(size <= most && tokens - 1 <= most - size, "a prompt of ", size,
-             " tokens and --tokens ", tokens, " take more than the ", most,
-             " positions of the model; give ",
-             size > most ? std::string() : str_cat("--tokens ", most - size + 1, " or less, or "),
-             "a shorter prompt");
+  CS_REQUIRE(
+      size <= most && tokens - 1 <= most - size, "a prompt of ", size, " tokens and --tokens ",
+      tokens, " take more than the ", most, " positions of the model; give ",
+      size > most ? std::string() : str_cat("--tokens ", most - size + 1, " or less, or "), remedy);
 }
 
 struct Answers {
@@ -235,7 +235,8 @@ Task<void> generate(World& world, const Speaker& speaker) {
   }
   Task<std::shared_ptr<nn::LanguageModel>> opening = opened(world, o);
   const std::shared_ptr<nn::LanguageModel> model = co_await std::move(opening);
-  for (const Ids& prompt : prompts) require_room(*model, prompt, speaker.generation.max_new_tokens);
+  for (const Ids& prompt : prompts)
+    require_room(*model, prompt, speaker.generation.max_new_tokens, "a shorter prompt");
   nn::Generator generator(*model, speaker.generation);
   Task<Answers> answering = answers(world, speaker, generator, prompts);
   const Answers made = co_await std::move(answering);
@@ -266,7 +267,8 @@ Task<void> chat(World& world, const Speaker& speaker) {
     messages.push_back({"user", *line});
     try {
       const Ids prompt = speaker.ids_of(messages);
-      require_room(*model, prompt, speaker.generation.max_new_tokens);
+      require_room(*model, prompt, speaker.generation.max_new_tokens,
+                   "a shorter message, or begin a new chat");
       Task<Answers> answering = answers(world, speaker, generator, {prompt});
       const Answers made = co_await std::move(answering);
       messages.push_back({"assistant", speaker.tokenizer.decode(made.ids[0], true)});

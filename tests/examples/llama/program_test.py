@@ -163,7 +163,7 @@ class Chat(Program):
 
     def test_a_conversation_without_room_goes_on(self):
         done = self.succeeds("chat", "gpt2", "--ranks", "1", *self.HOW, stdin="hi\n" + "x" * POSITIONS + "\nhi\n")
-        self.assertIn(f"the {POSITIONS} positions of the model; give a shorter prompt; this message", done.stderr)
+        self.assertIn(f"the {POSITIONS} positions of the model; give a shorter message, or begin a new chat; this message", done.stderr)
         self.assertEqual([bool(answer) for answer in done.stdout.split("> ")], [False, True, False, True, False])
         self.is_refused(("generate", "gpt2", "--prompt", "hi", "--raw", "--tokens", POSITIONS), f"--tokens {POSITIONS} take", "--tokens 61 or less")
 
