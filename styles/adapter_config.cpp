@@ -26,7 +26,8 @@ constexpr std::string_view kInert[] = {"auto_mapping",      "base_model_name_or_
                                        "inference_mode",    "loftq_config",
                                        "megatron_core",     "peft_version",
                                        "qalora_group_size", "revision",
-                                       "runtime_config",    "ensure_weight_tying"};
+                                       "runtime_config",    "ensure_weight_tying",
+                                       "eva_config"};
 // Of lora_A alone; others, such as "pissa", change the base.
 constexpr std::string_view kInitializations[] = {"gaussian", "eva", "orthogonal"};
 
@@ -246,11 +247,12 @@ AdapterConfig read_adapter_config(const std::string& folder) {
 }
 
 std::string adapter_config_text(const nn::LoraOptions& options,
-                                const std::vector<std::string>& targets) {
+                                const std::vector<std::string>& targets, const std::string& base) {
   ConfigJson json;
   json["peft_type"] = "LORA";
   json["task_type"] = "CAUSAL_LM";
   json["base_model_name_or_path"] = nullptr;
+  if (!base.empty()) json["base_model_name_or_path"] = base;
   json["r"] = options.rank;
   const bool whole = options.alpha == std::floor(options.alpha) && std::abs(options.alpha) < 1e15;
   json["lora_alpha"] = options.alpha;
@@ -266,7 +268,8 @@ std::string adapter_config_text(const nn::LoraOptions& options,
   json["modules_to_save"] = nullptr;
   json["rank_pattern"] = ConfigJson::object();
   json["alpha_pattern"] = ConfigJson::object();
-  return json.dump(2) + "\n";
+  // The name of a folder may be no UTF-8.
+  return json.dump(2, ' ', false, ConfigJson::error_handler_t::replace) + "\n";
 }
 
 std::string lora_name(std::string_view path, char which) {

@@ -29,8 +29,10 @@ struct AdapterConfig {
 // supported; a key that is not known, unless its value is null, false, 0 or empty; a regular
 // expression that may have another meaning in Python; adapter_model.bin alone.
 AdapterConfig read_adapter_config(const std::string& folder);
+// `base`: the folder of the model without adapters, which PEFT's Auto classes open; "": null.
 std::string adapter_config_text(const nn::LoraOptions& options,
-                                const std::vector<std::string>& targets);
+                                const std::vector<std::string>& targets,
+                                const std::string& base = "");
 
 // Of the tensors of one layer.
 std::string lora_name(std::string_view path, char which);  // 'A' or 'B'

@@ -9,6 +9,8 @@
 
 #include <coshard/dtensor/distribute/init.h>
 #include <coshard/runtime/launch/world.h>
+#include <coshard/styles/nn/language_model.h>
+#include "dtensor/checkpoint/agreement.h"
 #include "dtensor/checkpoint/training_files.h"
 #include "runtime/coro/user_call.h"
 #include "styles/adapter_config.h"
@@ -153,10 +155,17 @@ Task<void> save_adapter(Module& model, std::string folder, SaveOptions options, 
   const UserCall user(site);
   const std::vector<Adapted> layers = adapted_layers(model);
   CS_REQUIRE(!layers.empty(), "save_adapter: the model has no adapters; add_lora adds them");
+  const auto* known = dynamic_cast<const nn::LanguageModel*>(&model);
+  World* const world = World::current();
+  CS_REQUIRE(world != nullptr, "save_adapter: called outside of a rank's program");
+  // Processes of other hosts may have it at another path.
+  const std::vector<std::string> own(1, known == nullptr ? "" : known->folder);
+  Task<std::vector<std::string>> telling = texts_of_rank_0(*world, own, nullptr);
+  const std::vector<std::string> base = co_await std::move(telling);
   TrainingFiles beside;
   beside.stem = kAdapterStem;
   beside.files[kAdapterConfig] =
-      adapter_config_text(layers.front().layer->lora, targets_of(model, layers));
+      adapter_config_text(layers.front().layer->lora, targets_of(model, layers), base.front());
   Task<void> saved =
       save_with(adapter_state(layers), std::move(folder), options, std::move(beside));
   co_await std::move(saved);

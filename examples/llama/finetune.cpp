@@ -3,10 +3,19 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <iostream>
+#include <map>
 #include <numbers>
 #include <optional>
+#include <span>
+#include <string_view>
 #include <utility>
 
+#include "dtensor/checkpoint/agreement.h"
+#include "dtensor/checkpoint/local_parts.h"
+#include "dtensor/checkpoint/manifest.h"
+#include "dtensor/checkpoint/new_folder.h"
+#include "examples/llama/model_folder.h"
 #include "tools/options.h"
 
 namespace coshard::llama {
@@ -14,14 +23,69 @@ namespace {
 
 bool cuts_batch(const FinetuneOptions& o) { return o.plan == "dp" || o.plan == "fsdp"; }
 
-std::vector<std::string> patterns_of(const std::string& targets) {
+std::string steps_folder(const FinetuneOptions& o) {
+  return NewFolder::resolved(o.save) + ".steps";
+}
+
+// Makes the folders above --save, and what save() begins with, which it removes again.
+void try_place(const std::string& folder) {
+  try {
+    const std::string place = NewFolder::resolved(folder);
+    std::error_code ignored;  // NewFolder tells it
+    std::filesystem::create_directories(std::filesystem::path(place).parent_path(), ignored);
+    const NewFolder tried(place, false);
+  } catch (const Error& error) {
+    fail(error.kind(), str_cat("--save ", folder, ": ", error.message(), "; give another folder"));
+  }
+}
+
+// Error{BadInput} on all ranks: --save could not be made at the end.
+Task<void> require_place(World& world, const FinetuneOptions& o) {
+  if (o.save.empty()) co_return;
+  std::exception_ptr failed;
+  if (world.rank() == 0) failed = failure_of([&] { try_place(o.save); });
+  Task<void> agreed = agree(world, failed);
+  co_await std::move(agreed);
+}
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t begin = std::min(text.find_first_not_of(' '), text.size());
+  return text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
+}
+
+std::vector<std::string> patterns_of(std::string_view targets) {
   std::vector<std::string> all;
   for (std::size_t begin = 0; begin <= targets.size();) {
     const std::size_t end = std::min(targets.find(',', begin), targets.size());
-    all.push_back(targets.substr(begin, end - begin));
+    all.emplace_back(trimmed(targets.substr(begin, end - begin)));
     begin = end + 1;
   }
   return all;
+}
+
+// Error{BadInput}: an adapter of a layer whose weight is an embedding's as well.
+void require_untied(Module& model) {
+  std::map<const void*, std::string> embeddings;
+  for (const NamedModule& m : model.named_modules())
+    if (const auto* table = dynamic_cast<const nn::Embedding*>(m.module))
+      embeddings.emplace(table->weight.id(), m.path);
+  for (const NamedModule& m : model.named_modules()) {
+    const auto* layer = dynamic_cast<const nn::Linear*>(m.module);
+    if (layer == nullptr || !layer->lora_A) continue;
+    const auto tied = embeddings.find(layer->weight.id());
+    CS_REQUIRE(tied == embeddings.end(), m.path, " has the weight of ", tied->second,
+               ", which an adapter would change too when it is merged; leave ", m.path, " out");
+  }
+}
+
+void add_adapters(Module& model, const FinetuneOptions& o) {
+  const LoraOptions lora{.rank = o.lora, .alpha = o.alpha, .dropout = o.dropout};
+  try {
+    for (const std::string& pattern : patterns_of(o.targets)) add_lora(model, pattern, lora);
+    require_untied(model);
+  } catch (const Error& error) {
+    fail(error.kind(), str_cat("--targets ", o.targets, ": ", error.message()));
+  }
 }
 
 // The model of one rank, cut by the plan.
@@ -43,11 +107,7 @@ struct Learner {
     how.ignore = options.ignore;
     if (!options.dtype_name.empty()) how.dtype = parse_dtype(options.dtype_name);
     model = nn::open_model(options.folder, world, how);
-    const LoraOptions lora{
-        .rank = options.lora, .alpha = options.alpha, .dropout = options.dropout};
-    if (options.lora > 0)
-      for (const std::string& pattern : patterns_of(options.targets))
-        add_lora(*model, pattern, lora);
+    if (options.lora > 0) add_adapters(*model, options);
     Task<void> cutting = cut();
     co_await std::move(cutting);
     LoadOptions reading;
@@ -117,15 +177,43 @@ Task<Tensor> train_step(Learner& learner, AdamW& optimizer, const TokenBatches& 
   co_return mean.front();
 }
 
-// Checkpoints beside the new folder, with how much of the text was read.
+// A hash of all ids.
+std::int64_t hash_of(const TokenFile& ids) {
+  constexpr std::size_t kBlock = 1 << 16;
+  std::vector<std::int64_t> block{ids.size()};  // the hash before it, and ids
+  for (std::int64_t i = 0; i < ids.size(); ++i) {
+    block.push_back(ids[i]);
+    if (block.size() < kBlock && i + 1 < ids.size()) continue;
+    const std::uint64_t hash = hash_of_chunk(std::as_bytes(std::span(block)));
+    block.assign(1, static_cast<std::int64_t>(hash));
+  }
+  return block.front();
+}
+
+// What a step depends on, beside --lr, --warmup and --steps, which may change.
+struct Settings {
+  Settings(const FinetuneOptions& o, std::int64_t text_hash)
+      : seed(static_cast<std::int64_t>(o.seed)),
+        batch(o.batch),
+        seq(o.seq),
+        text(text_hash),
+        alpha(o.alpha),
+        dropout(o.dropout) {}
+  std::int64_t seed, batch, seq, text;
+  double alpha, dropout;
+};
+
+// Checkpoints beside the new folder, with the settings that they were trained with.
 class Steps {
  public:
-  Steps(const FinetuneOptions& o, Learner& learner, AdamW& optimizer)
-      : options_(o), seed_(static_cast<std::int64_t>(o.seed)) {
+  Steps(const FinetuneOptions& o, Learner& learner, AdamW& optimizer, Settings settings)
+      : options_(o), rank_(learner.world.rank()), here_(settings) {
     if (o.every == 0) return;
     const CheckpointsOptions how{.every = o.every, .keep = 2};
-    kept_.emplace(*learner.model, o.save + ".steps", how);
-    kept_->add("optimizer", optimizer).add("position", position_).add("seed", seed_);
+    kept_.emplace(*learner.model, steps_folder(o), how);
+    kept_->add("optimizer", optimizer).add("seed", there_.seed).add("batch", there_.batch);
+    kept_->add("seq", there_.seq).add("text", there_.text);
+    kept_->add("alpha", there_.alpha).add("dropout", there_.dropout);
   }
   Task<int> begin() {
     if (!kept_) co_return 0;
@@ -136,15 +224,18 @@ class Steps {
     }
     Task<std::int64_t> resumed = kept_->resume();
     const std::int64_t step = co_await std::move(resumed);
-    CS_REQUIRE(seed_ == static_cast<std::int64_t>(options_.seed) && position_ == position(step),
-               "--resume: step ", step, " was trained with --seed ", seed_, " on ", position_,
-               " tokens, not with --seed ", options_.seed, " on ", position(step),
-               " (--batch x --seq x steps)");
+    require_same("--seed", options_.seed, static_cast<std::uint64_t>(there_.seed));
+    require_same("--batch", here_.batch, there_.batch);
+    require_same("--seq", here_.seq, there_.seq);
+    require_same("--alpha", here_.alpha, there_.alpha);
+    require_same("--dropout", here_.dropout, there_.dropout);
+    CS_REQUIRE(here_.text == there_.text, "--text ", options_.text, ": ", steps_folder(options_),
+               " was trained on another text; give that, or another --save");
+    if (rank_ == 0) announce(step);
     co_return static_cast<int>(step);
   }
   Task<void> after(int step) {
     if (!kept_) co_return;
-    position_ = position(step);
     Task<void> saved = kept_->after(step);
     co_await std::move(saved);
   }
@@ -156,17 +247,29 @@ class Steps {
   bool due(int step) const { return options_.every > 0 && step % options_.every == 0; }
 
  private:
-  // Tokens of the text that have been read after so many steps.
-  std::int64_t position(std::int64_t step) const { return step * options_.batch * options_.seq; }
+  template <class Number>
+  void require_same(const char* option, Number here, Number there) const {
+    CS_REQUIRE(here == there, option, ' ', here, ": ", steps_folder(options_), " was trained with ",
+               option, ' ', there, "; give that, or another --save");
+  }
+  void announce(std::int64_t step) const {
+    std::string line = str_cat("goes on from ", kept_->path(step));
+    if (step == 0) line = str_cat(steps_folder(options_), " has no checkpoint: begins with step 1");
+    if (step >= options_.steps)
+      line += str_cat(", which has all ", options_.steps, " steps: give more --steps");
+    std::cout << line + "\n" << std::flush;
+  }
   const FinetuneOptions& options_;
-  std::int64_t position_ = 0, seed_;
+  int rank_;
+  Settings here_, there_ = here_;
   std::optional<Checkpoints> kept_;
 };
 
-Task<void> train_steps(Learner& learner, const TokenBatches& batches, StepFigures& figures) {
+Task<void> train_steps(Learner& learner, const TokenBatches& batches, Settings settings,
+                       StepFigures& figures) {
   const FinetuneOptions& o = learner.options;
   AdamW optimizer(learner.trained(), {.lr = o.lr, .weight_decay = o.lora > 0 ? 0 : 0.01});
-  Steps steps(o, learner, optimizer);
+  Steps steps(o, learner, optimizer, settings);
   Task<int> begun = steps.begin();
   int step = co_await std::move(begun);
   StepLog log(learner.world, {step, o.steps, o.log_every, 1.0 * o.batch * o.seq, 0}, figures);
@@ -205,7 +308,7 @@ void add_finetune(CLI::App& app, FinetuneOptions& o) {
                   "sharded; one: a single rank");
   tools::add_word(app, "--dtype", o.dtype_name, {"f32", "bf16", "f64"},
                   "dtype of the parameters; default: the folder's");
-  app.add_option("--ignore", o.ignore, "keys of config.json that are left out");
+  cli::add_texts(app, "--ignore", o.ignore, "keys of config.json that are left out");
   add("--steps", o.steps, 1, kMost, "optimizer steps");
   add("--lr", o.lr, 1e-12, 1e6, "peak learning rate; cosine decay to a tenth");
   add("--warmup", o.warmup, 0, kMost, "linear warm-up steps");
@@ -219,35 +322,47 @@ void add_finetune(CLI::App& app, FinetuneOptions& o) {
   add("--dropout", o.dropout, 0.0, 0.99, "of the adapters' inputs");
   app.add_option("--targets", o.targets, "layers with adapters: patterns, with commas between")
       ->capture_default_str();
+  for (const char* name : {"--alpha", "--dropout", "--targets"})
+    app.get_option(name)->needs(app.get_option("--lora"));
   app.add_option("--save", o.save, "the new folder: of the model, or with --lora of the adapters");
   add("--every", o.every, 1, kMost, "checkpoints after every so many steps, in SAVE.steps");
-  app.add_flag("--resume", o.resume, "go on from the newest of these, if there is one");
+  app.add_flag("--resume", o.resume,
+               "go on from the newest of these, if there is one, on any plan and ranks; --lr, "
+               "--warmup and --steps may change");
   add("--log-every", o.log_every, 1, kMost, "steps between lines if stdout is not a terminal");
 }
 
 void check_finetune(const FinetuneOptions& o) {
+  (void)model_folder(o.folder);
   CS_REQUIRE(o.plan != "one" || o.ranks == 1, "--plan one is for --ranks 1, not ", o.ranks);
   CS_REQUIRE(!cuts_batch(o) || o.batch % o.ranks == 0, "--batch ", o.batch,
              " is not divisible by --ranks ", o.ranks);
   CS_REQUIRE(o.every == 0 || !o.save.empty(), "--every needs --save");
   CS_REQUIRE(!o.resume || o.every > 0, "--resume needs --every");
+  if (o.save.empty()) return;
+  const std::filesystem::path place = NewFolder::resolved(o.save);
   std::error_code error;
-  CS_REQUIRE(o.save.empty() || !std::filesystem::exists(o.save, error) ||
-                 std::filesystem::is_empty(o.save, error),
-             "--save ", o.save, ": is there already; give another folder");
+  const bool is_new =
+      !std::filesystem::exists(place, error) ||
+      (std::filesystem::is_directory(place, error) && std::filesystem::is_empty(place, error));
+  CS_REQUIRE(is_new, "--save ", o.save, ": is there already; ",
+             o.resume ? "move it away" : "give another folder");
 }
 
 Task<void> finetune(World& world, const FinetuneOptions& options, TokenFile tokens,
                     StepFigures& figures) {
+  Task<void> placing = require_place(world, options);
+  co_await std::move(placing);
   manual_seed(options.seed);
   Learner learner{options, world};
   Task<void> opening = learner.open();
   co_await std::move(opening);
+  const Settings settings(options, options.every > 0 ? hash_of(tokens) : 0);
   const TokenBatches batches(std::move(tokens), {.batch = options.batch,
                                                  .seq = options.seq,
                                                  .seed = options.seed,
                                                  .vocab = learner.model->vocab_size()});
-  Task<void> training = train_steps(learner, batches, figures);
+  Task<void> training = train_steps(learner, batches, settings, figures);
   co_await std::move(training);
   if (options.save.empty()) co_return;
   Task<void> saving = options.lora > 0 ? save_adapter(*learner.model, options.save)

@@ -2,12 +2,12 @@
 // `llama finetune`: trains the model of a Hugging Face folder, or LoRA adapters of it, on a text.
 #include <coshard/coshard.h>
 
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 #include <vector>
 
+#include "profiling/input_file.h"
 #include "profiling/step_log.h"
 #include "runtime/launch/cli_options.h"
 
@@ -40,11 +40,7 @@ void check_finetune(const FinetuneOptions& options);
 template <class Tokenizer>
 TokenFile tokens_of(const FinetuneOptions& options) {
   if (options.text.ends_with(".npy")) return TokenFile(options.text);
-  std::error_code error;
-  CS_REQUIRE(!std::filesystem::is_directory(options.text, error), "--text ", options.text,
-             ": is a folder; give a file");
-  std::ifstream in(options.text, std::ios::binary);
-  CS_REQUIRE(in, "--text ", options.text, ": cannot be opened");
+  std::ifstream in = open_input(options.text, "--text");
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   const Tokenizer tokenizer = Tokenizer::open(options.folder);
   std::vector<std::int64_t> ids;

@@ -77,7 +77,33 @@ void require_no_empty_value(const CLI::App& app) {
   for (const CLI::App* command : app.get_subcommands()) require_no_empty_value(*command);
 }
 
+// CLI11 tells "Could not convert: --json = x".
+[[noreturn]] void fail_on_value(const CLI::App& app, const std::string& text) {
+  constexpr std::string_view kBegin = "Could not convert: ", kEquals = " = ";
+  const std::size_t equals = text.find(kEquals);
+  if (!text.starts_with(kBegin) || equals == std::string::npos) fail(ErrorKind::BadInput, text);
+  const std::string name = text.substr(kBegin.size(), equals - kBegin.size());
+  const CLI::Option* option = app.get_option_no_throw(name);
+  const bool takes_one = option != nullptr && option->get_expected_max() > 0;
+  fail(ErrorKind::BadInput,
+       str_cat(name, ' ', text.substr(equals + kEquals.size()), ": ",
+               takes_one ? "expected " + option->get_type_name() : "takes no value"));
+}
+
 }  // namespace
+
+CLI::Option* add_texts(CLI::App& app, const std::string& name, std::vector<std::string>& values,
+                       const std::string& help) {
+  const auto keep = [&values](const CLI::results_t& given) {
+    values = given;
+    return true;
+  };
+  constexpr int kMost = 1'000'000;
+  return app.add_option(name, CLI::callback_t(keep), help)
+      ->type_name("TEXT ...")
+      ->expected(1, kMost)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
 
 void add_seconds(CLI::App& app, const std::string& name, std::chrono::milliseconds& value,
                  const std::string& help) {
@@ -143,10 +169,7 @@ bool parse(CLI::App& app, int argc, char** argv) {
     fail(ErrorKind::BadInput, text.substr(0, text.find(':')) +
                                   (repeated ? " is given more than once" : " needs a value"));
   } catch (const CLI::ConversionError& error) {  // other values are checked before
-    const std::string text = error.what();
-    constexpr std::string_view kOfFlag = "Could not convert: ";
-    fail(ErrorKind::BadInput,
-         text.starts_with(kOfFlag) ? text.substr(kOfFlag.size()) + ": takes no value" : text);
+    fail_on_value(innermost(app), error.what());
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error) != 0;
     require_known(innermost(app));

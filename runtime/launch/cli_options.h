@@ -33,6 +33,10 @@ CLI::Option* add_number(CLI::App& app, const std::string& name, Value& value, Nu
   return add_checked(app, name, value, help, check, str_cat(lowest, " to ", highest));
 }
 
+// An option of several texts, each taken as it is: in a vector, CLI11 would read "[a,b]" as a list.
+CLI::Option* add_texts(CLI::App& app, const std::string& name, std::vector<std::string>& values,
+                       const std::string& help);
+
 // A time in seconds, with or without a fraction.
 void add_seconds(CLI::App& app, const std::string& name, std::chrono::milliseconds& value,
                  const std::string& help);

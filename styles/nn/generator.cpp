@@ -93,7 +93,7 @@ Generator::Generator(Module& model, GenerationOptions options)
   std::ranges::sort(options_.eos_token_ids);
 }
 
-std::int64_t Generator::steps_after(std::int64_t longest) const {
+std::int64_t Generator::most_tokens(std::int64_t longest) const {
   if (options_.max_length == 0) return options_.max_new_tokens;
   return std::min(options_.max_new_tokens, options_.max_length - longest);
 }
@@ -108,7 +108,7 @@ void Generator::check(const std::vector<std::vector<std::int64_t>>& prompts) con
                  ", but the model has ", vocabulary_);
     longest = std::max(longest, static_cast<std::int64_t>(prompts[i].size()));
   }
-  const std::int64_t steps = steps_after(longest), slots = longest + steps - 1;
+  const std::int64_t steps = most_tokens(longest), slots = longest + steps - 1;
   CS_REQUIRE(steps >= 1, "Generator: a prompt of ", longest, " tokens leaves none of max_length ",
              options_.max_length, " for new ones; set max_length or max_new_tokens");
   CS_REQUIRE(options_.cache_capacity == 0 || slots <= options_.cache_capacity,
@@ -126,7 +126,7 @@ Task<void> Generator::start(std::vector<std::vector<std::int64_t>> prompts,
   std::int64_t longest = 0;
   for (const auto& prompt : prompts)
     longest = std::max(longest, static_cast<std::int64_t>(prompt.size()));
-  steps_ = steps_after(longest);
+  steps_ = most_tokens(longest);
   const std::int64_t slots = longest + steps_ - 1;
   const bool fits = cache_ && cache_->capacity() >= slots && rows_.size() == prompts.size();
   if (fits)

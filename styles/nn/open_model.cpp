@@ -53,6 +53,8 @@ std::shared_ptr<LanguageModel> open_model(const std::string& folder, World& worl
   const DeferredInit deferred;
   const std::shared_ptr<LanguageModel> model = model_of(file, world, options);
   std::error_code error;
+  const std::filesystem::path place = std::filesystem::absolute(folder, error);
+  model->folder = (place / "").lexically_normal().parent_path().string();
   for (const char* name : kTokenizerFiles) {
     const std::string path = (std::filesystem::path(folder) / name).string();
     if (!std::filesystem::exists(path, error)) {

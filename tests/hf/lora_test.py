@@ -10,7 +10,7 @@ import torch_python
 torch_python.require("numpy", "torch", "transformers", "peft", "safetensors")
 import numpy
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import AutoPeftModelForCausalLM, LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
@@ -72,6 +72,7 @@ def check_training(folder):
     losses = folder.train("one", 1, "tp", 200)
     assert losses[-1] < losses[0] / 2, (losses[0], losses[-1])
     peft = logits_of(folder.peft_model("one"))
+    assert distance(logits_of(AutoPeftModelForCausalLM.from_pretrained(folder.at("one"))), peft) == 0
     plain = logits_of(AutoModelForCausalLM.from_pretrained(folder.at("base")))
     assert distance(peft, plain) > 0.1
     for ranks, plan in ((1, "tp"), (2, "tp"), (2, "tp-sp"), (2, "fsdp")):

@@ -44,12 +44,23 @@ TEST(AdapterConfig, IsReadAsItIsWritten) {
   EXPECT_EQ((nn::LoraOptions{.rank = 4, .alpha = 6}.scale()), 1.5);
 }
 
+TEST(AdapterConfig, NamesTheFolderOfTheBase) {
+  const auto base = [](const std::string& folder) {
+    const Json json = Json::parse(adapter_config_text({.rank = 4}, {"q_proj"}, folder));
+    return json.at("base_model_name_or_path");
+  };
+  EXPECT_EQ(base(""), Json());
+  EXPECT_EQ(base("/models/a"), Json("/models/a"));
+  EXPECT_EQ(base("/models/\xff"), Json("/models/\xef\xbf\xbd"));
+}
+
 TEST(AdapterConfig, TakesARegularExpressionAndInertKeys) {
   Json config = lora_config();
   config["target_modules"] = ".*attn.*";
   config["megatron_core"] = "megatron.core";
   config["base_model_name_or_path"] = "x";
   config["init_lora_weights"] = "gaussian";
+  config["eva_config"] = {{"rho", 2}};
   config["some_later_key"] = nullptr;
   config["rank_pattern"] = Json::object();
   config["fan_in_fan_out"] = true;  // PEFT sets it by the layer's class

@@ -240,6 +240,10 @@ TEST(Lora, LoadLeavesAdaptersThatTheBaseLacks) {
     Task<LoadReport> loaded = load(*model, scratch.path("base"));
     const LoadReport report = co_await std::move(loaded);
     EXPECT_EQ(report.missing.size(), 16U);
+    Task<void> saving = save_adapter(*model, scratch.path("adapter"));
+    co_await std::move(saving);
+    EXPECT_CONTAINS(bytes_of(scratch.path("adapter/adapter_config.json")),
+                    str_cat("\"base_model_name_or_path\": \"", scratch.path("base"), "\""));
     EXPECT_EQ(report.missing.front(), "model.layers.0.self_attn.q_proj.lora_A.weight");
     expect_close(model->parameter("model.norm.weight"), base.model.norm.weight, 0);
     const NoGradGuard no_grad;

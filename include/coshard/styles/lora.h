@@ -34,8 +34,10 @@ using nn::LoraOptions;
 void add_lora(Module& model, std::string_view pattern, LoraOptions options = {},
               CallSite site = CallSite::current());
 
-// Writes the adapters alone, as PEFT does: adapter_model.safetensors and adapter_config.json.
-//   Moves, Fails:  as save(); Error{BadInput}: the model has no adapters.
+// Writes the adapters alone, as PEFT does: adapter_model.safetensors and adapter_config.json, which
+// names the folder of a model of open_model (LanguageModel::folder) for PEFT's Auto classes.
+//   Moves:  as save(), and the path of that folder from rank 0.
+//   Fails:  as save(). Error{BadInput}: the model has no adapters.
 Task<void> save_adapter(Module& model, std::string folder, SaveOptions options = {},
                         CallSite site = CallSite::current());
 

@@ -123,6 +123,19 @@ TEST(Finetune, SavesAdaptersThatLoad) {
   EXPECT_FALSE(std::filesystem::exists(o.save + "/model.safetensors"));
 }
 
+TEST(Finetune, TakesPatternsWithBlanksAndNamesOthers) {
+  const Files files;
+  FinetuneOptions o = files.options("", "one", 1);
+  o.steps = 1;
+  o.lora = 4;
+  o.targets = "*.*.*.self_attn.q_proj , model.layers.0.mlp.*,  model.layers.1.mlp.up_proj ";
+  EXPECT_EQ(losses_of(o).size(), 1U);
+  o.targets = "lm_head";
+  EXPECT_EQ(losses_of(o).size(), 1U);
+  o.targets = "*.q_proj, nonsense.*";
+  EXPECT_CONTAINS(error_of([&] { losses_of(o); }), "--targets *.q_proj, nonsense.*: ");
+}
+
 TEST(Finetune, ResumesToTheBit) {
   const Files files;
   for (const int lora : {0, 4}) {
@@ -144,11 +157,63 @@ TEST(Finetune, ResumesToTheBit) {
     EXPECT_EQ(losses_of(part), std::vector<double>(all.begin() + 8, all.end()));
     const char* file = lora > 0 ? "/adapter_model.safetensors" : "/model.safetensors";
     EXPECT_EQ(bytes_of(part.save + file), bytes_of(whole.save + file));
-    part = with("other", 12);
-    part.batch = 2;
-    std::filesystem::rename(whole.save + ".steps", part.save + ".steps");
-    EXPECT_CONTAINS(error_of([&] { losses_of(part); }), "--resume: step 12");
   }
+}
+
+TEST(Finetune, ResumesWithTheSettingsOfTheCheckpoint) {
+  const Files files;
+  FinetuneOptions o = files.options("x", "one", 1);
+  o.lora = 4;
+  o.dropout = 0.25;
+  o.steps = 4;
+  o.every = 2;
+  EXPECT_EQ(losses_of(o).size(), 4U);
+  std::filesystem::remove_all(o.save);
+  o.resume = true;
+  const auto told = [&](auto change) {
+    FinetuneOptions changed = o;
+    change(changed);
+    return error_of([&] { losses_of(changed); });
+  };
+  EXPECT_CONTAINS(told([](auto& x) { x.seed = 2; }), "was trained with --seed 1;");
+  EXPECT_CONTAINS(told([](auto& x) { x.batch = 2, x.seq = 32; }), "with --batch 4; give that");
+  EXPECT_CONTAINS(told([](auto& x) { x.seq = 8; }), "with --seq 16;");
+  EXPECT_CONTAINS(told([](auto& x) { x.alpha = 99; }), "with --alpha 16;");
+  EXPECT_CONTAINS(told([](auto& x) { x.dropout = 0; }), "with --dropout 0.25;");
+  files.scratch.write("other", std::string(800, 'x'));
+  EXPECT_CONTAINS(told([&](auto& x) { x.text = files.scratch.path("other"); }), "another text");
+  const auto printed = [&](int steps, std::size_t losses) {
+    o.steps = steps;
+    ::testing::internal::CaptureStdout();
+    EXPECT_EQ(losses_of(o).size(), losses);
+    return ::testing::internal::GetCapturedStdout();
+  };
+  EXPECT_CONTAINS(printed(3, 0), "x.steps/step-4, which has all 3 steps: give more --steps");
+  std::filesystem::remove_all(o.save);
+  EXPECT_CONTAINS(printed(5, 1), "goes on from ");
+  o.save += "y";
+  EXPECT_CONTAINS(printed(1, 1), "has no checkpoint: begins with step 1");
+}
+
+TEST(Finetune, TriesItsFolderBeforeItTrains) {
+  const Files files;
+  FinetuneOptions o = files.options("new/deep//x/");
+  o.steps = 2;
+  o.every = 1;
+  EXPECT_EQ(losses_of(o).size(), 2U);
+  EXPECT_TRUE(std::filesystem::exists(files.scratch.path("new/deep/x/model.safetensors")));
+  EXPECT_TRUE(std::filesystem::exists(files.scratch.path("new/deep/x.steps/step-2")));
+  std::filesystem::create_directory(files.scratch.path("empty"));
+  o.save = files.scratch.path("empty");
+  EXPECT_EQ(losses_of(o).size(), 2U);
+  files.scratch.write("file", "");
+  o.save = files.scratch.path("file");
+  EXPECT_CONTAINS(error_of([&] { losses_of(o); }), "is there already; give another folder");
+  o.save += "/x";
+  o.folder = "none";
+  EXPECT_CONTAINS(error_of([&] { losses_of(o); }), "file/x.part: cannot be made");
+  o.save = ".";
+  EXPECT_CONTAINS(error_of([&] { check_finetune(o); }), "'.' is no name");
 }
 
 TEST(Finetune, ReadsIdsAsTheyAreToldAndRefusesOthers) {
@@ -174,7 +239,9 @@ TEST(Finetune, ReadsIdsAsTheyAreToldAndRefusesOthers) {
   EXPECT_CONTAINS(told([](auto& x) { x.plan = "dp", x.batch = 3; }), "--batch 3");
   EXPECT_CONTAINS(told([](auto& x) { x.every = 3; }), "--every needs --save");
   EXPECT_CONTAINS(told([](auto& x) { x.resume = true; }), "--resume needs --every");
-  EXPECT_CONTAINS(told([&](auto& x) { x.save = x.folder; }), "is there already");
+  EXPECT_CONTAINS(told([&](auto& x) { x.save = x.folder; }), "is there already; give another");
+  EXPECT_CONTAINS(told([&](auto& x) { x.save = x.folder, x.every = 1, x.resume = true; }),
+                  "is there already; move it away");
 }
 
 TEST(Finetune, DeclaresItsOptions) {
@@ -191,6 +258,8 @@ TEST(Finetune, DeclaresItsOptions) {
   EXPECT_EQ(o.dtype_name, "bf16");
   EXPECT_TRUE(o.resume);
   EXPECT_THROW(app.parse("models/a --text t --plan pp"), Error);
+  for (const char* option : {"--alpha 99", "--dropout 0.5", "--targets x"})
+    EXPECT_THROW(app.parse(str_cat("models/a --text t ", option)), CLI::RequiresError) << option;
 }
 
 }  // namespace

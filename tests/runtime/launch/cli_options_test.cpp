@@ -66,8 +66,38 @@ TEST(CliOptions, OnlyOneValueThatIsNotEmptyIsAccepted) {
   EXPECT_EQ(refused({"-o", ""}), "--output needs a value");
   EXPECT_EQ(refused({"-o"}), "--output needs a value");
   EXPECT_EQ(refused({"--count", "4", "--count", "5"}), "--count is given more than once");
-  EXPECT_EQ(refused({"--json=x"}), "--json = x: takes no value");
+  EXPECT_EQ(refused({"--json=x"}), "--json x: takes no value");
   EXPECT_EQ(refused({"--module", "--json", "-o", "a"}), "accepted");
+}
+
+TEST(CliOptions, TextsAreTakenAsTheyAre) {
+  const Words texts{"[INST] a, b [/INST]", "[]", "{}", "x,y"};
+  for (const bool repeats : {false, true}) {
+    CLI::App app("", "tool");
+    app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    std::string folder;
+    Words got;
+    app.add_option("FOLDER", folder)->required();
+    add_texts(app, "--prompt", got, "several");
+    Words words;
+    for (const std::string& text : texts) {
+      if (repeats || words.empty()) words.push_back("--prompt");
+      words.push_back(text);
+    }
+    words.push_back("folder");
+    EXPECT_EQ(refusal(app, words), "accepted");
+    EXPECT_EQ(got, texts);
+    EXPECT_EQ(folder, "folder");
+    EXPECT_EQ(refusal(app, {"f", "--prompt", "a", "--prompt", ""}), "--prompt needs a value");
+    EXPECT_EQ(refusal(app, {"f", "--prompt"}), "--prompt needs a value");
+  }
+}
+
+TEST(CliOptions, AValueOfAnotherTypeIsNamed) {
+  CLI::App app("", "tool");
+  int count = 3;
+  app.add_subcommand("run")->add_option("--count", count);
+  EXPECT_EQ(refusal(app, {"run", "--count", "2.5"}), "--count 2.5: expected INT");
 }
 
 TEST(CliOptions, ATimeThatIsShorterThanAMillisecondIsNotTheZeroThatMeansNone) {

@@ -55,6 +55,8 @@ class Generator {
   Task<std::optional<std::span<const std::int64_t>>> next();
   static constexpr std::int64_t kFinished = -1;
 
+  // After prompts of which the longest has `longest` tokens; below 1: max_length leaves none.
+  std::int64_t most_tokens(std::int64_t longest) const;
   const KvCache* cache() const { return cache_ ? &*cache_ : nullptr; }
 
  private:
@@ -64,7 +66,6 @@ class Generator {
     std::vector<std::int64_t> seen{};  // tokens of prompt and text, sorted
   };
   void check(const std::vector<std::vector<std::int64_t>>& prompts) const;
-  std::int64_t steps_after(std::int64_t longest) const;
   Task<void> feed(std::int64_t seq);
   Task<void> choose();
   Task<void> most_likely_of_all();

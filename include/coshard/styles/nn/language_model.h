@@ -19,7 +19,9 @@ class LanguageModel : public Module {
   // Of the folder that open_model read it from, and written beside the model: tokenizer.json,
   // generation_config.json and what belongs to them, by name.
   std::map<std::string, std::string> tokenizer_files;
-  // These, and config.json.
+  // The absolute path of that folder, for save_adapter; "": the model was made otherwise.
+  std::string folder;
+  // The texts above, and config.json.
   std::map<std::string, std::string> folder_files() const override {
     std::map<std::string, std::string> files = tokenizer_files;
     files["config.json"] = config_json();
