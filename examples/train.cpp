@@ -6,19 +6,14 @@
 // not finite ends it when it is read, without: on the cpu after each step, on a device after every
 // tenth, so that no step waits for it.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <coshard/coshard.h>
 #include <coshard/debug.h>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/signal_set.hpp>
 #include <cmath>
-#include <csignal>
 #include <filesystem>
 #include <iostream>
 #include <limits>
 #include <numbers>
-#include <thread>
 
 #include "dtensor/checkpoint/manifest.h"
 #include "kernels/philox.h"
@@ -27,6 +22,7 @@
 #include "profiling/output_file.h"
 #include "profiling/step_log.h"
 #include "runtime/launch/rank_directory.h"
+#include "runtime/launch/stop_signals.h"
 #include "tools/training_options.h"
 
 namespace train {
@@ -628,22 +624,6 @@ void print_report(std::ostream& out, const Options& options, const Outcome& outc
 
 // ---- The program ----
 
-// The first SIGINT or SIGTERM requests a stop, a second one ends the process at once.
-void stop_at_signals(boost::asio::signal_set& signals, std::stop_source& stop) {
-  for (const int signal : {SIGINT, SIGTERM}) {
-    struct sigaction now {};
-    if (::sigaction(signal, nullptr, &now) != 0 || now.sa_handler != SIG_IGN) signals.add(signal);
-  }
-  signals.async_wait([&](const boost::system::error_code& error, int signal) {
-    if (error) return;
-    signals.clear();  // restores the default action
-    stop.request_stop();
-    std::cerr << str_cat(::isatty(STDERR_FILENO) == 1 ? "\n" : "",
-                         "train: ", signal == SIGINT ? "SIGINT" : "SIGTERM",
-                         ": finishing with what there is; a second signal ends at once\n");
-  });
-}
-
 void announce(const Options& o, const Text& text) {
   std::cout << fmt::format(
       "{}: {} bytes, {} blocks held out; {} layers of {}, {} heads, ffn {}, {}; {}{}", o.text,
@@ -663,15 +643,8 @@ void require_printed() {
 int train(Options options) {
   check_outputs(options);
   const Text text(options.text, options.seq);
-  boost::asio::io_context context(1);
-  boost::asio::signal_set signals(context);
-  std::stop_source stop;
-  stop_at_signals(signals, stop);
-  options.stop = stop.get_token();
-  const std::jthread waiting([&context](const std::stop_token& over) {
-    const std::stop_callback end(over, [&context] { context.stop(); });
-    context.run();
-  });
+  const StopSignals signals("train");
+  options.stop = signals.token();
   Outcome outcome;
   std::atomic<bool> tells{false};  // the process of rank 0 reports
   run_ranks(options, [&](World& world) {

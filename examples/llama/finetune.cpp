@@ -234,9 +234,9 @@ class Steps {
     if (rank_ == 0) announce(step);
     co_return static_cast<int>(step);
   }
-  Task<void> after(int step) {
+  Task<void> after(int step, bool stopped) {
     if (!kept_) co_return;
-    Task<void> saved = kept_->after(step);
+    Task<void> saved = stopped ? kept_->save(step) : kept_->after(step);
     co_await std::move(saved);
   }
   Task<void> finish() {
@@ -265,30 +265,40 @@ class Steps {
   std::optional<Checkpoints> kept_;
 };
 
-Task<void> train_steps(Learner& learner, const TokenBatches& batches, Settings settings,
-                       StepFigures& figures) {
+// The number of steps that are done: all, unless a stop was requested.
+Task<int> train_steps(Learner& learner, const TokenBatches& batches, Settings settings,
+                      StepFigures& figures) {
   const FinetuneOptions& o = learner.options;
   AdamW optimizer(learner.trained(), {.lr = o.lr, .weight_decay = o.lora > 0 ? 0 : 0.01});
   Steps steps(o, learner, optimizer, settings);
   Task<int> begun = steps.begin();
   int step = co_await std::move(begun);
   StepLog log(learner.world, {step, o.steps, o.log_every, 1.0 * o.batch * o.seq, 0}, figures);
-  while (step < o.steps) {
+  bool stopped = false;
+  while (step < o.steps && !stopped) {
     log.before_step(step);
     Task<Tensor> making = train_step(learner, optimizer, batches, step);
     Tensor loss = co_await std::move(making);
     ++step;
+    stopped = co_await learner.world.stop_requested();
     const bool finite =
-        log.after_step(step - 1, std::move(loss), step == o.steps || steps.due(step));
+        log.after_step(step - 1, std::move(loss), step == o.steps || stopped || steps.due(step));
     CS_REQUIRE(finite, "finetune: a loss until step ", step, " is not finite; a lower --lr than ",
                o.lr, " may help");
-    Task<void> saved = steps.after(step);
+    Task<void> saved = steps.after(step, stopped);
     co_await std::move(saved);
   }
   Task<void> finished = steps.finish();
   co_await std::move(finished);
   Task<void> gathered = log.gather();
   co_await std::move(gathered);
+  co_return step;
+}
+
+void tell_of_stop(const FinetuneOptions& o, int step) {
+  std::string line = str_cat("stopped after step ", step, " of ", o.steps);
+  if (o.every > 0) line += str_cat("; --resume goes on from ", steps_folder(o));
+  std::cout << line + "\n" << std::flush;
 }
 
 }  // namespace
@@ -362,9 +372,11 @@ Task<void> finetune(World& world, const FinetuneOptions& options, TokenFile toke
                                                  .seq = options.seq,
                                                  .seed = options.seed,
                                                  .vocab = learner.model->vocab_size()});
-  Task<void> training = train_steps(learner, batches, settings, figures);
-  co_await std::move(training);
-  if (options.save.empty()) co_return;
+  Task<int> training = train_steps(learner, batches, settings, figures);
+  const int step = co_await std::move(training);
+  const bool stopped = step < options.steps;
+  if (stopped && world.rank() == 0) tell_of_stop(options, step);
+  if (options.save.empty() || (stopped && options.every > 0)) co_return;
   Task<void> saving = options.lora > 0 ? save_adapter(*learner.model, options.save)
                                        : save(*learner.model, options.save);
   co_await std::move(saving);

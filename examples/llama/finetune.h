@@ -53,7 +53,9 @@ TokenFile tokens_of(const FinetuneOptions& options) {
 }
 
 // Trains, prints progress on rank 0, and saves: the folder of a model, which transformers opens, or
-// of adapters, which PEFT does. `figures`: what rank 0 learns of losses and times.
+// of adapters, which PEFT does. `figures`: what rank 0 learns of losses and times. If a stop is
+// requested (WorldOptions::stop), all ranks stop after the same step and save what there is: with
+// `every` a checkpoint, else the model or the adapters.
 //   Fails:  Error{BadInput}: as open_model, load, add_lora and TokenBatches; a loss that is not
 //           finite, after which nothing is saved.
 Task<void> finetune(World& world, const FinetuneOptions& options, TokenFile tokens,

@@ -3,6 +3,7 @@
 
 #include "examples/llama/finetune.h"
 #include "examples/llama/generate.h"
+#include "runtime/launch/stop_signals.h"
 
 namespace coshard::llama {
 namespace {
@@ -24,6 +25,8 @@ int run_command(int argc, char** argv) {
     check_finetune(trained);
     const TokenFile tokens = tokens_of<Tokenizer>(trained);
     StepFigures figures;
+    const StopSignals signals("llama");
+    trained.stop = signals.token();
     run_ranks(trained, [&](World& world) { return finetune(world, trained, tokens, figures); });
     return 0;
   }

@@ -65,8 +65,7 @@ struct AttentionGradArgs {
   // score: q . k, becomes p; slope: dout . v, becomes p * (slope - delta).
   CS_BODY void weigh(const Query& query, std::int64_t b, std::int64_t h, std::int64_t i,
                      std::int64_t j, W& score, W& slope) const {
-    const bool seen = query.lse != -static_cast<W>(HUGE_VALF) && i < n.tq && j < key_end(n, b, i) &&
-                      j >= key_begin(n, b, i);
+    const bool seen = query.lse != -static_cast<W>(HUGE_VALF) && i < n.tq && attends_to(n, b, i, j);
     W p(0);
     if (seen) {
       W exponent = scale * score;

@@ -202,6 +202,15 @@ CS_BODY std::int64_t key_end(const Keys& n, std::int64_t b, std::int64_t i) {
     return n.visible(i);
 }
 
+// Whether query i attends to key j >= 0. A comparison more takes registers that spill.
+template <class Keys>
+CS_BODY bool attends_to(const Keys& n, std::int64_t b, std::int64_t i, std::int64_t j) {
+  if constexpr (kHasRanges<Keys>)
+    return n.begin(b, i) <= j && j < n.end(b, i);
+  else
+    return j < n.visible(i);
+}
+
 // Those that one of the queries [from, to) attends to.
 template <class Keys>
 CS_BODY std::int64_t tile_key_begin(const Keys& n, std::int64_t b, std::int64_t from,

@@ -8,6 +8,7 @@ import math
 import os
 import random
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -190,6 +191,23 @@ class Finetune(Program):
             self.skipTest("no coshard")
         subprocess.run([COSHARD, "ckpt", "merge", "llama", "a/b", "merged"], cwd=self.folder, check=True, capture_output=True, timeout=60)
         self.succeeds("generate", "merged", "--prompt", "hi", "--raw", "--ranks", "2")
+
+    def test_a_signal_saves_what_is_trained(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            for every in ((), ("--every", "100000000")):
+                words = self.words("--lora", "2", "--steps", "100000000", "--log-every", "1", "--save", f"s{number}{len(every)}", *every)
+                with subprocess.Popen([LLAMA, *words], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+                    while not running.stdout.readline().startswith("step "):
+                        self.assertIsNone(running.poll())
+                    running.send_signal(number)
+                    told = running.communicate(timeout=60)[0]
+                self.assertEqual(running.returncode, 0)
+                self.assertIn("stopped after step ", told)
+                self.assertEqual(os.path.exists(self.at(f"s{number}{len(every)}", "adapter_config.json")), not every)
+                if every:
+                    step = told.split("stopped after step ")[1].split()[0]
+                    again = [str(int(step) + 1) if word == "100000000" else word for word in words[:words.index("--every")]]
+                    self.assertIn(f"step-{step}", self.succeeds(*again, "--every", "5", "--resume").stdout)
 
     def test_options_without_effect_are_refused(self):
         for words in (("--alpha", "99"), ("--dropout", "0.5"), ("--targets", "nonsense.*")):
