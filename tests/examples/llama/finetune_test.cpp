@@ -227,7 +227,7 @@ TEST(Finetune, ReadsIdsAsTheyAreToldAndRefusesOthers) {
   of_ids.seq = 3;
   EXPECT_CONTAINS(error_of([&] { losses_of(of_ids); }), "token id 128 at 2");
   of_ids.text = files.scratch.path("");
-  EXPECT_CONTAINS(error_of([&] { tokens_of<Bytes>(of_ids); }), "is a folder");
+  EXPECT_CONTAINS(error_of([&] { tokens_of<Bytes>(of_ids); }), "Is a directory");
   of_ids.text = files.scratch.write("wrong.txt", "wrong");
   EXPECT_CONTAINS(error_of([&] { tokens_of<Bytes>(of_ids); }), "wrong.txt: a text is wrong");
   const auto told = [&](auto change) {
