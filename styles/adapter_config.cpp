@@ -54,8 +54,8 @@ bool is_plain_pattern(std::string_view text) {
     if (static_cast<unsigned char>(text[i]) >= 0x80) return false;
     if (text[i] == '\\') {
       const bool is_letter = std::isalnum(static_cast<unsigned char>(next)) != 0;
-      if (is_letter && std::string_view("dDwWsS").find(next) == std::string_view::npos)
-        return false;
+      const std::string_view letters = in_class ? "dDwWsS" : "dDwWsSbB";
+      if (is_letter && letters.find(next) == std::string_view::npos) return false;
       ++i;
     } else if (in_class) {
       if (text[i] == '[') return false;

@@ -93,6 +93,8 @@ void require_room(const nn::LanguageModel& model, const nn::Generator& generator
                   const char* remedy) {
   const auto size = static_cast<std::int64_t>(prompt.size());
   const std::int64_t most = model.longest_sequence(), tokens = generator.most_tokens(size);
+  CS_REQUIRE(tokens >= 1, "a prompt of ", size, " tokens leaves none of max_length for new ones",
+             "; give --tokens, or ", remedy);
   CS_REQUIRE(
       size <= most && tokens - 1 <= most - size, "a prompt of ", size, " tokens and --tokens ",
       tokens, " take more than the ", most, " positions of the model; give ",

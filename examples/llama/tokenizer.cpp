@@ -105,7 +105,8 @@ Tokenizer::Tokenizer(std::shared_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Tokenizer Tokenizer::open(const std::string& folder) {
   const std::string path = folder + "/tokenizer.json";
   Tokenizer made = of_text(read_text(path, kMostOfJson), path);
-  check_files_beside(folder, made.parts_->listed, made.parts_->words.adds_space());
+  const Parts& parts = *made.parts_;
+  check_files_beside(folder, {parts.listed, parts.words.adds_space(), parts.to_nfc});
   return made;
 }
 

@@ -23,8 +23,8 @@ std::string content_of(const Json& token) {
 
 class FileBeside {
  public:
-  FileBeside(const Json& json, const std::string& file, std::span<const AddedToken> added)
-      : json_(json), object_(json, file, ""), added_(added) {}
+  FileBeside(const Json& json, const std::string& file, const TokenizerFacts& own)
+      : json_(json), object_(json, file, ""), own_(own) {}
 
   // bos_token, image_token and their like, and lists or objects of further ones.
   void check_special_tokens() const {
@@ -49,7 +49,7 @@ class FileBeside {
                         token.flag("single_word", false) == own.single_word &&
                         token.flag("lstrip", false) == own.lstrip &&
                         token.flag("rstrip", false) == own.rstrip &&
-                        token.flag("normalized", !special) == own.normalized;
+                        (token.flag("normalized", !special) == own.normalized || !own_.normalizes);
       if (!same) refuse(path, value, "differs from that token in tokenizer.json");
     }
   }
@@ -61,23 +61,32 @@ class FileBeside {
         refuse(token, id, "is another id than in tokenizer.json");
   }
 
-  void check_options(bool adds_space) {
+  void check_options() {
     if (object_.flag("split_special_tokens", false))
       object_.refuse(
           "split_special_tokens",
           "is not supported; leave it out, and special tokens in a text are one id each");
-    if (object_.flag("add_prefix_space", adds_space) != adds_space)
-      object_.refuse("add_prefix_space",
-                     "differs from add_prefix_space in tokenizer.json; make them agree");
+    const bool adds_space = object_.flag("add_prefix_space", false);
+    if (takes_prefix_space() && adds_space != own_.adds_space)
+      fail(ErrorKind::BadInput,
+           str_cat(object_.file(), ": add_prefix_space is ", adds_space,
+                   ", and another in tokenizer.json; write there what the model was trained with"));
   }
 
  private:
+  // Others read tokenizer.json alone.
+  bool takes_prefix_space() const {
+    const auto name = json_.find("tokenizer_class");
+    if (name == json_.end() || !name->is_string()) return false;
+    const auto& text = name->get_ref<const std::string&>();
+    return text.starts_with("GPT2Tokenizer") || text.starts_with("Qwen2Tokenizer");
+  }
   const AddedToken& require(const std::string& key, const Json& token) const {
     static const AddedToken kNone;
     const std::string content = content_of(token);
     if (content.empty()) return kNone;
-    const auto at = std::ranges::find(added_, content, &AddedToken::content);
-    if (at == added_.end()) refuse(key, token, "is no added token of tokenizer.json");
+    const auto at = std::ranges::find(own_.added, content, &AddedToken::content);
+    if (at == own_.added.end()) refuse(key, token, "is no added token of tokenizer.json");
     return *at;
   }
   [[noreturn]] void refuse(const std::string& key, const Json& value, std::string_view why) const {
@@ -87,19 +96,18 @@ class FileBeside {
 
   const Json& json_;
   JsonObject object_;
-  std::span<const AddedToken> added_;
+  const TokenizerFacts& own_;
 };
 
 }  // namespace
 
-void check_files_beside(const std::string& folder, std::span<const AddedToken> added,
-                        bool adds_space) {
+void check_files_beside(const std::string& folder, const TokenizerFacts& own) {
   for (const std::string name :
        {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"}) {
     const std::string path = str_cat(folder, "/", name);
     if (!is_there(path)) continue;
     const Json json = nn::parse_config(read_text(path, kMostBeside), path);
-    FileBeside file(json, path, added);
+    FileBeside file(json, path, own);
     if (name == "added_tokens.json") {
       file.check_ids();
       continue;
@@ -107,7 +115,7 @@ void check_files_beside(const std::string& folder, std::span<const AddedToken> a
     file.check_special_tokens();
     if (name != "tokenizer_config.json") continue;
     file.check_decoder();
-    file.check_options(adds_space);
+    file.check_options();
   }
 }
 

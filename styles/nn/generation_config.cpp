@@ -25,7 +25,16 @@ constexpr const char* kOfOtherUses[] = {"_from_model_config",
                                         "return_dict_in_generate",
                                         "trust_remote_code",
                                         "transformers_version",
-                                        "use_cache"};
+                                        "use_cache",
+                                        "disable_compile",
+                                        "num_assistant_tokens",
+                                        "num_assistant_tokens_schedule",
+                                        "assistant_confidence_threshold",
+                                        "assistant_early_exit",
+                                        "assistant_lookbehind",
+                                        "target_lookbehind",
+                                        "max_matching_ngram_size",
+                                        "renormalize_logits"};
 // Keys that have no effect with these values.
 struct Neutral {
   const char* key;
@@ -67,7 +76,7 @@ void refuse_other_effects(ConfigKeys& keys, const ConfigJson& json) {
       keys.refuse(key, str_cat("is not supported; only ", value, ", which has no effect, is"));
   for (const std::string& key : keys.rest()) {
     const ConfigJson& value = json.at(key);
-    if (value != false && !(value.is_array() && value.empty()))
+    if (value != false && !(value.is_structured() && value.empty()))
       keys.refuse(key, "is not supported; remove it from the file if it has no effect");
   }
 }

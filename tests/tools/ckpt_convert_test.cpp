@@ -177,6 +177,11 @@ TEST(CkptConvert, ReplacesAFolderOnlyWhenAsked) {
   EXPECT_TRUE(has_no_difference(folder.path("a"), folder.path("b")));
   converted(folder.path("a"), folder.path("a"), {.dtype = DType::F64, .overwrite = true});
   EXPECT_EQ(bits_of_tensor<std::uint64_t>(folder.path("a"), "w").size(), 2);
+  folder.write("a/rust_model.ot", "kept");
+  EXPECT_CONTAINS(
+      message_of([&] { converted(folder.path("a"), folder.path("a"), {.overwrite = true}); }),
+      "rust_model.ot");
+  EXPECT_EQ(read(folder.path("a/rust_model.ot")), "kept");
 }
 
 }  // namespace

@@ -320,13 +320,19 @@ TEST(GgufTokenizer, WhatNoReaderTakesIsRefused) {
                     str_cat("tokenizer.ggml.merges[0] '", merge, "'"));
 }
 
-TEST(GgufTokenizer, NamedTokensAreAddedOnesOfAnyType) {
-  const GgufBytes made = tokens({}).u32("tokenizer.ggml.padding_token_id", 4);
-  const TextFiles files = tokenizer_files(Gguf(source_of(made.bytes())), 5, 16);
+// A special one would be missing in texts; that of the ends is special of any type.
+TEST(GgufTokenizer, AnOrdinaryTokenForPaddingStaysOrdinary) {
+  GgufBytes made;
+  made.text("tokenizer.ggml.model", "gpt2").text("tokenizer.ggml.pre", "smollm");
+  made.texts("tokenizer.ggml.tokens", {"a", "b", "ab"}).texts("tokenizer.ggml.merges", {"a b"});
+  made.i32s("tokenizer.ggml.token_type", {1, 1, 1}).u32("tokenizer.ggml.eos_token_id", 2);
+  made.u32("tokenizer.ggml.padding_token_id", 0).u32("tokenizer.ggml.unknown_token_id", 1);
+  const TextFiles files = tokenizer_files(Gguf(source_of(made.bytes())), 3, 16);
   const nlohmann::json added = file_of(files, "tokenizer.json")["added_tokens"];
-  ASSERT_EQ(added.size(), 3U);
-  EXPECT_EQ(added[2]["content"], "ab");
-  EXPECT_EQ(added[2]["special"], true);
+  ASSERT_EQ(added.size(), 1U);
+  EXPECT_EQ(added[0]["content"], "ab");
+  EXPECT_EQ(added[0]["special"], true);
+  EXPECT_FALSE(file_of(files, "tokenizer_config.json").contains("pad_token"));
 }
 
 // ---- the folder

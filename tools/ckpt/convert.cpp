@@ -120,6 +120,7 @@ class Conversion {
       for (const std::string& name : copied_)
         made.write(name, read_text((fs::path(from_) / name).string(), kMostOfText));
     };
+    if (options_.overwrite) require_nothing_lost(to);
     write_model(layout_, texts_, to, options_.overwrite, put, copy);
   }
 
@@ -131,6 +132,20 @@ class Conversion {
   }
 
  private:
+  // Of a folder that is replaced: what a model folder has is made again, and other files would be
+  // gone.
+  void require_nothing_lost(const std::string& to) const {
+    if (!fs::is_directory(to)) return;
+    FilesBeside there = files_beside(to);
+    for (const fs::directory_entry& entry : fs::directory_iterator(to)) {
+      const std::string name = entry.path().filename().string();
+      const bool is_own = name.ends_with(".safetensors") || name.ends_with(".index.json");
+      if (entry.is_regular_file() && has_weights(name) && !is_own) there.too_large.push_back(name);
+    }
+    CS_REQUIRE(there.too_large.empty(), to, ": has '", shortened(there.too_large.front()),
+               "', which --overwrite would remove and not write again; give another folder, or "
+               "move it");
+  }
   // A checkpoint's files, before anything is made of them.
   void require_hashes() const {
     for (std::size_t i = 0; manifest_ && i < model_.files().size(); ++i) {

@@ -96,7 +96,7 @@ class TokenizerOfGguf {
                 {"clean_up_tokenization_spaces", false},
                 {"model_max_length", context}};
     for (const auto& [name, key] : kNamed)
-      if (const auto id = id_of(key)) config[name] = tokens_[static_cast<std::size_t>(*id)];
+      if (const auto id = named(key)) config[name] = tokens_[static_cast<std::size_t>(*id)];
     if (const auto text = file_.text("tokenizer.chat_template")) config["chat_template"] = *text;
     return config;
   }
@@ -119,6 +119,18 @@ class TokenizerOfGguf {
                                                                    {"unk_token", "unknown"},
                                                                    {"pad_token", "padding"}};
   static constexpr std::int64_t kControl = 3, kUserDefined = 4;
+
+  // The token of bos, eos, unknown or padding. An ordinary token in place of the latter two, such as
+  // the first one of all, stays ordinary: a special one is left out of texts.
+  std::optional<std::int64_t> named(const std::string& key) const {
+    constexpr std::int64_t kNormal = 1;
+    const auto id = id_of(key.c_str());
+    const auto types = file_.integers("tokenizer.ggml.token_type");
+    const bool may_be_ordinary = key == "unknown" || key == "padding";
+    if (id && may_be_ordinary && types && (*types)[static_cast<std::size_t>(*id)] == kNormal)
+      return std::nullopt;
+    return id;
+  }
 
   std::vector<std::string> needed_texts(const char* key) const {
     const auto texts = file_.texts(key);
@@ -162,7 +174,7 @@ class TokenizerOfGguf {
                " tokens");
     std::set<std::int64_t> named;  // these as well, for transformers makes them added tokens
     for (const auto& [name, key] : kNamed)
-      if (const auto id = id_of(key)) named.insert(*id);
+      if (const auto id = this->named(key)) named.insert(*id);
     Json added = Json::array();
     for (std::size_t id = 0; id < tokens_.size(); ++id) {
       const std::int64_t type = (*types)[id];

@@ -25,7 +25,8 @@ const float* widened(const FewRows& args) {
 }
 
 // out[0, kRows)[n, n + kColumns). Two sums of each, over the even and the odd registers, keep the
-// multipliers busy.
+// multipliers busy. The next columns are prefetched: the hardware follows few streams, and these
+// are too short for it.
 template <int kRows, int kColumns, class T>
 COSHARD_INLINE void multiply_columns(const FewRows& args, const float* a, std::int64_t n) {
   const std::int64_t depth = args.a.columns;
@@ -41,8 +42,13 @@ COSHARD_INLINE void multiply_columns(const FewRows& args, const float* a, std::i
     }
   };
   std::int64_t i = 0;
-  for (; i + kParts * kLanes <= depth; i += kParts * kLanes)
+  for (; i + kParts * kLanes <= depth; i += kParts * kLanes) {
+    for (int c = 0; c < kColumns; ++c)
+      for (std::size_t byte = 0; byte < kParts * kLanes * sizeof(T); byte += 64)
+        __builtin_prefetch(columns + (kColumns + c) * args.b.column_stride + i +
+                           static_cast<std::int64_t>(byte / sizeof(T)));
     for (int part = 0; part < kParts; ++part) add(part, i + part * kLanes, Whole{});
+  }
   for (; i + kLanes <= depth; i += kLanes) add(0, i, Whole{});
   if (i < depth) add(0, i, Part{depth - i});
   for (int r = 0; r < kRows; ++r) {

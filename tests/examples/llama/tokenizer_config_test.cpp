@@ -30,7 +30,7 @@ TEST_F(FilesBeside, WhatAgreesIsTaken) {
   EXPECT_EQ(refusal_of_config(R"({"bos_token":"<s>","eos_token":{"content":"<s>"},
     "add_bos_token":true,"pad_token":null,"add_prefix_space":false,"split_special_tokens":false,
     "extra_special_tokens":{"image_token":"<s>"},"additional_special_tokens":["<s>"],
-    "added_tokens_decoder":{"7":{"content":"<s>","special":true,"normalized":false}}})"),
+    "added_tokens_decoder":{"7":{"content":"<s>","special":true,"normalized":true}}})"),
             "");
   EXPECT_EQ(refusal_of("special_tokens_map.json", R"({"bos_token":"<s>"})"), "");
   EXPECT_EQ(refusal_of("added_tokens.json", R"({"<s>":7})"), "");
@@ -65,7 +65,12 @@ TEST_F(FilesBeside, TokensThatDifferAreRefused) {
 TEST_F(FilesBeside, OptionsThatChangeIdsAreRefused) {
   EXPECT_CONTAINS(refusal_of_config(R"({"split_special_tokens":true})"),
                   "split_special_tokens true");
-  EXPECT_CONTAINS(refusal_of_config(R"({"add_prefix_space":true})"), "add_prefix_space true");
+  EXPECT_CONTAINS(
+      refusal_of_config(R"({"add_prefix_space":true,"tokenizer_class":"GPT2Tokenizer"})"),
+      "add_prefix_space is 1");
+  EXPECT_EQ(refusal_of_config(R"({"add_prefix_space":true,
+              "tokenizer_class":"PreTrainedTokenizerFast"})"),
+            "");
   EXPECT_CONTAINS(refusal_of_config("[]"), "tokenizer_config.json");
 }
 

@@ -68,7 +68,8 @@ TEST(GenerationConfig, NullAndNeutralValuesAreAsIfAbsent) {
   const nn::GenerationOptions options = read(
       R"({"eos_token_id": null, "temperature": null, "top_p": null, "do_sample": null,
           "max_new_tokens": null, "num_beams": null, "min_p": 0.0, "suppress_tokens": [],
-          "min_new_tokens": 0, "watermarking_config": null})");
+          "min_new_tokens": 0, "watermarking_config": null, "sequence_bias": {},
+          "disable_compile": true, "num_assistant_tokens": 20})");
   EXPECT_TRUE(options.eos_token_ids.empty());
   EXPECT_EQ(options.temperature, 0);
   EXPECT_EQ(options.max_new_tokens, 20);
