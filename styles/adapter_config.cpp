@@ -1,11 +1,13 @@
 #include "styles/adapter_config.h"
 
+#include <regex.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <filesystem>
+#include <memory>
 #include <optional>
-#include <regex>
 #include <set>
 
 #include "dtensor/checkpoint/file.h"
@@ -44,48 +46,123 @@ bool is_named(std::string_view path, const Names& names) {
       names, [&](const std::string& name) { return path == name || path.ends_with("." + name); });
 }
 
-// Whether Python's re and std::regex read it alike: no lookbehind, named group, flag, possessive
-// quantifier, number of a group, class of POSIX, nor an escape of one of the two alone.
-bool is_plain_pattern(std::string_view text) {
-  bool in_class = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const std::string_view rest = text.substr(i + 1);
-    const char next = rest.empty() ? '\0' : rest[0], last = i == 0 ? '\0' : text[i - 1];
-    if (static_cast<unsigned char>(text[i]) >= 0x80) return false;
-    if (text[i] == '\\') {
-      const bool is_letter = std::isalnum(static_cast<unsigned char>(next)) != 0;
-      const std::string_view letters = in_class ? "dDwWsS" : "dDwWsSbB";
-      if (is_letter && letters.find(next) == std::string_view::npos) return false;
-      ++i;
-    } else if (in_class) {
-      if (text[i] == '[') return false;
-      in_class = text[i] != ']';
-    } else if (text[i] == '[') {
-      in_class = true;
-      if (rest.starts_with("]") || rest.starts_with("^]")) return false;
-    } else if (text[i] == '(' && next == '?') {
-      if (rest.size() < 2 || std::string_view(":=!").find(rest[1]) == std::string_view::npos)
-        return false;
-    } else if ((text[i] == '+' || text[i] == '*') &&
-               std::string_view("*+?}").find(last) != std::string_view::npos) {
-      return false;
-    }
-  }
-  return text.size() <= kMostOfPattern;
-}
+// A regular expression of Python as an extended one of POSIX with GNU's letters, which finds the same
+// whole matches; nullopt: it has what this does not translate (lookaround, flags, numbers and names
+// of groups, possessive quantifiers), or is wrong.
+class Translation {
+ public:
+  explicit Translation(std::string_view text) : rest_(text) {}
 
-// nullopt: it cannot be read.
-std::optional<std::regex> pattern_of(const std::string& text) {
-  if (!is_plain_pattern(text)) return std::nullopt;
-  auto flags = std::regex::ECMAScript;
-#ifdef __GLIBCXX__
-  flags |= std::regex_constants::__polynomial;  // else some expressions take exponential time
-#endif
-  try {
-    return std::regex(text, flags);
-  } catch (const std::regex_error&) {
-    return std::nullopt;
+  std::optional<std::string> run() {
+    if (rest_.size() > kMostOfPattern || !std::ranges::all_of(rest_, is_ascii)) return std::nullopt;
+    while (!rest_.empty())
+      if (!step()) return std::nullopt;
+    if (depth_ != 0) return std::nullopt;
+    return "^(" + out_ + ")$";
   }
+
+ private:
+  static bool is_ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
+  static bool is_one_of(char c, std::string_view of) { return of.find(c) != std::string::npos; }
+  char take() {
+    const char c = rest_.front();
+    rest_.remove_prefix(1);
+    return c;
+  }
+  bool take_if(std::string_view text) {
+    if (!rest_.starts_with(text)) return false;
+    rest_.remove_prefix(text.size());
+    return true;
+  }
+
+  bool step() {
+    const char c = take();
+    if (c == '\\') return escape();
+    if (c == '[') return set();
+    if (is_one_of(c, "*+?{")) return quantifier(c);
+    can_repeat_ = c != '(' && c != '|';
+    if (c == '(' && rest_.starts_with("?") && !take_if("?:")) return false;
+    depth_ += c == '(' ? 1 : c == ')' ? -1 : 0;
+    after_group_ = c == ')';
+    out_ += c;
+    return depth_ >= 0;
+  }
+  bool escape() {
+    if (rest_.empty()) return false;
+    const char c = take();
+    can_repeat_ = !is_one_of(c, "bB");
+    after_group_ = false;
+    if (c == 'd' || c == 'D') {
+      out_ += c == 'd' ? "[0-9]" : "[^0-9]";
+    } else if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
+      if (!is_one_of(c, "wWsSbB")) return false;
+      out_ += std::string("\\") + c;
+    } else {
+      out_ += is_one_of(c, "<>'`") ? std::string(1, c) : std::string("\\") + c;  // GNU has others
+    }
+    return true;
+  }
+  bool set() {
+    out_ += take_if("^") ? "[^" : "[";
+    if (rest_.starts_with("]")) return false;
+    while (!rest_.empty()) {
+      const char c = take();
+      out_ += c;
+      if (c == ']') {
+        can_repeat_ = true;
+        after_group_ = false;
+        return true;
+      }
+      if (c == '[') return false;
+      if (c == '\\' && !escape_in_set()) return false;
+    }
+    return false;
+  }
+  bool escape_in_set() {
+    out_.pop_back();
+    const char c = rest_.empty() ? '\0' : take();
+    if (c == 'd') return out_ += "0-9", true;
+    if (c == 'w') return out_ += "a-zA-Z0-9_", true;
+    if (c == 's') return out_ += " \t\n\r\f\v", true;
+    out_ += c;
+    return std::ispunct(static_cast<unsigned char>(c)) != 0 && !is_one_of(c, "-^[]");
+  }
+  bool quantifier(char c) {
+    if (!can_repeat_) return false;
+    out_ += c;
+    if (c == '{' && !times()) return false;
+    can_repeat_ = false;  // neither possessive nor twice
+    take_if("?");         // lazy: the same whole matches
+    return true;
+  }
+  // "3}", "3,}" or "3,5}" of a single character; groups would take memory as products do.
+  bool times() {
+    const std::size_t end = rest_.find('}'), comma = rest_.find(',');
+    if (end == std::string_view::npos || after_group_) return false;
+    for (std::size_t i = 0; i < end; ++i)
+      if (i != comma && std::isdigit(static_cast<unsigned char>(rest_[i])) == 0) return false;
+    if (end == 0 || end > 7 || comma == 0) return false;
+    out_ += rest_.substr(0, end + 1);
+    rest_.remove_prefix(end + 1);
+    return true;
+  }
+
+  std::string_view rest_;
+  std::string out_;
+  int depth_ = 0;
+  bool can_repeat_ = false, after_group_ = false;
+};
+
+// null: it cannot be read.
+std::shared_ptr<const ::regex_t> pattern_of(const std::string& text) {
+  const std::optional<std::string> translated = Translation(text).run();
+  auto made = std::make_unique<::regex_t>();
+  if (!translated || ::regcomp(made.get(), translated->c_str(), REG_EXTENDED | REG_NOSUB) != 0)
+    return nullptr;
+  return {made.release(), [](::regex_t* pattern) {
+            ::regfree(pattern);
+            delete pattern;
+          }};
 }
 
 // The number of the layer of "model.layers.3.mlp", as PEFT finds it: the first number behind one of
@@ -173,10 +250,10 @@ class ConfigReader {
     const ConfigJson& value = *find(key);
     if (!value.is_string())
       return [names = names(key)](std::string_view path) { return is_named(path, names); };
-    const std::optional<std::regex> pattern = pattern_of(value.get<std::string>());
+    const std::shared_ptr<const ::regex_t> pattern = pattern_of(value.get<std::string>());
     if (!pattern) refuse(key, "is a regular expression that is not supported; a list of names is");
     return [pattern](std::string_view path) {
-      return std::regex_match(path.begin(), path.end(), *pattern);
+      return ::regexec(pattern.get(), std::string(path).c_str(), 0, nullptr, 0) == 0;
     };
   }
   Names names(const std::string& key) {

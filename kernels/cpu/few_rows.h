@@ -6,7 +6,7 @@ namespace coshard::kernels::cpu {
 
 constexpr std::int64_t kMostFewRows = 8;
 
-// out = alpha * a b + beta * out without a batch, of one dtype that is not f64: at most kMostFewRows
+// out = alpha * a b + beta * out without a batch, in f32 or bf16: at most kMostFewRows
 // rows of a, contiguous as those of out, and contiguous columns of b, such as the rows of a weight
 // [out, in]. Each column is read once; sums are in f32, and depend neither on the number of rows
 // nor on that of threads.

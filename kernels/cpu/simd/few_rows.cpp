@@ -1,6 +1,8 @@
 // Products of few rows: columns of b pass through registers once, for all rows of a.
 #include "kernels/cpu/few_rows.h"
 
+#include <algorithm>
+
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/parallel.h"
@@ -9,11 +11,12 @@
 namespace coshard::kernels::cpu::COSHARD_ISA {
 namespace {
 
-// The rows of a, widened: [rows][depth].
+// The rows of a, widened: [rows][depth], and zeros up to the rows of a body.
 template <class T>
-const float* widened(const FewRows& args) {
+const float* widened(const FewRows& args, std::int64_t rows) {
   const std::int64_t depth = args.a.columns;
-  float* to = scratch(0, static_cast<std::size_t>(args.a.rows * depth));
+  float* to = scratch(0, static_cast<std::size_t>(rows * depth));
+  std::fill(to + args.a.rows * depth, to + rows * depth, 0.0F);
   for (std::int64_t r = 0; r < args.a.rows; ++r) {
     const T* from = as<T>(static_cast<const void*>(args.a.data)) + r * args.a.row_stride;
     each_register(
@@ -24,7 +27,7 @@ const float* widened(const FewRows& args) {
   return to;
 }
 
-// out[0, kRows)[n, n + kColumns). Two sums of each, over the even and the odd registers, keep the
+// out[0, rows)[n, n + kColumns), rows <= kRows; a has kRows. Two sums of each, over the even and the odd registers, keep the
 // multipliers busy. The next columns are prefetched: the hardware follows few streams, and these
 // are too short for it.
 template <int kRows, int kColumns, class T>
@@ -51,7 +54,7 @@ COSHARD_INLINE void multiply_columns(const FewRows& args, const float* a, std::i
   }
   for (; i + kLanes <= depth; i += kLanes) add(0, i, Whole{});
   if (i < depth) add(0, i, Part{depth - i});
-  for (int r = 0; r < kRows; ++r) {
+  for (int r = 0; r < static_cast<int>(args.a.rows); ++r) {
     T* out = as<T>(args.out.data) + r * args.out.row_stride + n;
     for (int c = 0; c < kColumns; ++c) {
       float value = args.alpha * sum_lanes(sums[0][c][r] + sums[1][c][r]);
@@ -71,22 +74,25 @@ void multiply_rows(const FewRows& args, const float* a, std::int64_t begin, std:
 
 using RowsBody = void (*)(const FewRows& args, const float* a, std::int64_t begin,
                           std::int64_t end);
+// For 1, 2, 4 and 8 rows; more of them would be code for little.
 template <class T>
-constexpr RowsBody kBodies[kMostFewRows] = {
-    multiply_rows<1, T>, multiply_rows<2, T>, multiply_rows<3, T>, multiply_rows<4, T>,
-    multiply_rows<5, T>, multiply_rows<6, T>, multiply_rows<7, T>, multiply_rows<8, T>};
+constexpr RowsBody kBodies[] = {multiply_rows<1, T>, multiply_rows<2, T>, multiply_rows<4, T>,
+                                multiply_rows<8, T>};
+static_assert(kMostFewRows == 8);
 
 }  // namespace
 
 void run(const FewRows& args) {
-  with_stored(args.dtype, [&](auto tag) {
+  const auto run_as = [&](auto tag) {
     using T = decltype(tag);
-    const float* a = widened<T>(args);
+    int body = 0;
+    while (std::int64_t{1} << body < args.a.rows) ++body;
+    const float* a = widened<T>(args, std::int64_t{1} << body);
     const std::int64_t grain = row_grain(args.a.columns * args.a.rows);
-    parallel(args.out.columns, grain, [&](std::int64_t begin, std::int64_t end) {
-      kBodies<T>[args.a.rows - 1](args, a, begin, end);
-    });
-  });
+    parallel(args.out.columns, grain,
+             [&](std::int64_t begin, std::int64_t end) { kBodies<T>[body](args, a, begin, end); });
+  };
+  args.dtype == DType::BF16 ? run_as(BFloat16{}) : run_as(float{});
 }
 
 }  // namespace coshard::kernels::cpu::COSHARD_ISA
