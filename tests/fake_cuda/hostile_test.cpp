@@ -7,7 +7,7 @@
 #include "tests/fake_cuda/on_fake.h"
 #include "tests/runtime/comm/on_ranks.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 using namespace coshard::testing;
@@ -164,4 +164,4 @@ TEST(Hostile, ANanQueryGivesNanHoweverManyKeysThereAre) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

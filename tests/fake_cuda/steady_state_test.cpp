@@ -98,18 +98,18 @@ Task<void> count_allocations(World& world, long& counted) {
   const Tensor w = full(world.device(), Shape{16, 16}, 3);
   long before = 0;
   for (int i = 0; i < 200; ++i) {
-    if (i == 100) before = test::allocations();
+    if (i == 100) before = testing::allocations();
     const Tensor y = mul(add(a, b), 2.0);
     const Tensor z = matmul(y, w);
     world.device()->compute_stream().record();
   }
-  counted = test::allocations() - before;
+  counted = testing::allocations() - before;
   co_return;
 }
 
 // On the null driver, since the fake driver itself allocates.
 TEST(HostCost, AnOperatorAllocatesNothingOnTheHost) {
-  if (!test::kCountsAllocations) GTEST_SKIP();
+  if (!testing::kCountsAllocations) GTEST_SKIP();
   const NullDriver driver;
   WorldOptions options;
   options.ranks = 1;

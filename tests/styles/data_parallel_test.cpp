@@ -227,12 +227,12 @@ TEST(DataParallelStyles, GiveTheSameGradientsUnderEveryInterleaving) {
     return got;
   };
   const AllValues want = simulated(0)[1];
-  const std::uint64_t first = test::first_seed();
-  const std::uint64_t count = (std::min<std::uint64_t>(test::seeds(), 1000) + 19) / 20;
+  const std::uint64_t first = testing::first_seed();
+  const std::uint64_t count = (std::min<std::uint64_t>(testing::seeds(), 1000) + 19) / 20;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     const std::vector<AllValues> got = simulated(seed);
-    ASSERT_EQ(got[1], want) << test::how_to_replay(seed);
-    ASSERT_EQ(got[3], want) << test::how_to_replay(seed);
+    ASSERT_EQ(got[1], want) << testing::how_to_replay(seed);
+    ASSERT_EQ(got[3], want) << testing::how_to_replay(seed);
   }
 }
 

@@ -378,11 +378,11 @@ Task<void> train_in_parts(World& world, std::uint64_t seed) {
 TEST(FullyShard, IsTheSameInEveryInterleaving) {
   const WorldOptions options = test_options(3);
   if (!on_cpu() || options.communicator != "local") GTEST_SKIP() << "needs the simulation";
-  const std::uint64_t first = test::first_seed();
-  const std::uint64_t count = test::number_of("--seeds", "COSHARD_SEEDS", 48);
+  const std::uint64_t first = testing::first_seed();
+  const std::uint64_t count = testing::number_of("--seeds", "COSHARD_SEEDS", 48);
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     const auto program = [seed](World& world) { return train_in_parts(world, seed); };
-    EXPECT_NO_THROW(simulate(options, program, seed)) << test::how_to_replay(seed);
+    EXPECT_NO_THROW(simulate(options, program, seed)) << testing::how_to_replay(seed);
   }
 }
 }  // namespace

@@ -126,8 +126,8 @@ TEST(OverlappedStyles, TrainLayersThatAreRecomputed) {
 TEST(OverlappedStyles, TrainInEverySimulation) {
   WorldOptions options;
   options.link = parse_link("50us,1GB/s");
-  const std::uint64_t first = test::first_seed();
-  const std::uint64_t count = test::number_of("--seeds", "COSHARD_SEEDS", 20);
+  const std::uint64_t first = testing::first_seed();
+  const std::uint64_t count = testing::number_of("--seeds", "COSHARD_SEEDS", 20);
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     const Kind kind{seed % 2 == 0, seed % 4 >= 2};
     options.ranks = seed % 8 < 4 ? 2 : 4;
@@ -136,7 +136,7 @@ TEST(OverlappedStyles, TrainInEverySimulation) {
       const Stepped overlapped = co_await step_of_llama(world, kind, Overlap::Always);
       expect_same_step(overlapped, plain);
     };
-    EXPECT_NO_THROW(simulate(options, program, seed)) << test::how_to_replay(seed);
+    EXPECT_NO_THROW(simulate(options, program, seed)) << testing::how_to_replay(seed);
     if (::testing::Test::HasFailure()) return;
   }
 }

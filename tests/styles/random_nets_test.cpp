@@ -11,7 +11,7 @@
 namespace coshard::random_nets {
 namespace {
 
-using test::Dice;
+using testing::Dice;
 using testing::on_cpu;
 using testing::random;
 using testing::test_options;
@@ -342,7 +342,7 @@ std::string difference(const Noted& got, const Noted& want) {
 
 TEST(RandomNets, HaveTheLossesAndGradientsOfThePlainNet) {
   const std::uint64_t share = on_cpu() ? 5 : 100;  // the fake driver is 20 times slower
-  const std::uint64_t first = test::first_seed(), count = (test::seeds() + share - 1) / share;
+  const std::uint64_t first = testing::first_seed(), count = (testing::seeds() + share - 1) / share;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     const Job job = draw_job(seed);
     WorldOptions options = test_options(job.dp * job.tp);
@@ -353,9 +353,9 @@ TEST(RandomNets, HaveTheLossesAndGradientsOfThePlainNet) {
     const auto compare = [&](World& world) -> Task<void> {
       const Noted want = co_await trained(world, job, Program::Plain);
       const Noted got = co_await trained(world, job, Program::Parallel);
-      EXPECT_EQ(difference(got, want), "") << test::how_to_replay(seed);
+      EXPECT_EQ(difference(got, want), "") << testing::how_to_replay(seed);
     };
-    EXPECT_NO_THROW(run_ranks(options, compare)) << test::how_to_replay(seed);
+    EXPECT_NO_THROW(run_ranks(options, compare)) << testing::how_to_replay(seed);
     if (HasFailure()) return;
   }
 }

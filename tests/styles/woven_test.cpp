@@ -360,12 +360,12 @@ Task<void> whole_and_in_parts(World& world, Overlap overlap) {
 TEST(Woven, IsTheSameInEveryInterleaving) {
   const WorldOptions options = test_options(2);
   if (!on_cpu() || options.communicator != "local") GTEST_SKIP() << "needs the simulation";
-  const std::uint64_t first = test::first_seed();
-  const std::uint64_t count = test::number_of("--seeds", "COSHARD_SEEDS", 200);
+  const std::uint64_t first = testing::first_seed();
+  const std::uint64_t count = testing::number_of("--seeds", "COSHARD_SEEDS", 200);
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     const Overlap overlap = seed % 2 == 0 ? Overlap::Off : Overlap::Always;
     const auto program = [=](World& world) { return whole_and_in_parts(world, overlap); };
-    EXPECT_NO_THROW(simulate(options, program, seed)) << test::how_to_replay(seed);
+    EXPECT_NO_THROW(simulate(options, program, seed)) << testing::how_to_replay(seed);
   }
 }
 

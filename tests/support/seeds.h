@@ -9,7 +9,7 @@
 
 #include <coshard/runtime/error.h>
 
-namespace coshard::test {
+namespace coshard::testing {
 
 // splitmix64
 class Dice {
@@ -48,4 +48,4 @@ inline std::string how_to_replay(std::uint64_t seed) {
   return str_cat("seed ", seed, "; COSHARD_FIRST_SEED=", seed, " COSHARD_SEEDS=1 replays it");
 }
 
-}  // namespace coshard::test
+}  // namespace coshard::testing

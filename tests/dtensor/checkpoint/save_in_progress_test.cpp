@@ -45,7 +45,7 @@ TEST(AsyncSave, S40InAnyOrderOfTheSimulator) {
   const ScratchFolder scratch;
   on_ranks(1, [&](World& world) { return save_it(world, kPlacements[0], scratch.path("want")); });
   const std::string want = bytes_of(scratch.path("want/model.safetensors"));
-  const std::uint64_t orders = test::number_of("--seeds", "COSHARD_SEEDS", 60);
+  const std::uint64_t orders = testing::number_of("--seeds", "COSHARD_SEEDS", 60);
   for (std::uint64_t seed = 0; seed < orders; ++seed) {
     WorldOptions options;
     options.ranks = 4;

@@ -84,11 +84,11 @@ TEST(DataParallel, TrainsAlikeUnderEveryInterleaving) {
     return got;
   };
   const AllValues want = simulated(0)[0];
-  const std::uint64_t first = test::first_seed();
-  const std::uint64_t count = std::min<std::uint64_t>(test::seeds(), 1000);
+  const std::uint64_t first = testing::first_seed();
+  const std::uint64_t count = std::min<std::uint64_t>(testing::seeds(), 1000);
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     const std::vector<AllValues> got = simulated(seed);
-    for (const AllValues& one : got) ASSERT_EQ(one, want) << test::how_to_replay(seed);
+    for (const AllValues& one : got) ASSERT_EQ(one, want) << testing::how_to_replay(seed);
   }
 }
 

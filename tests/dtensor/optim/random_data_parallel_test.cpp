@@ -45,7 +45,7 @@ class RandomReplicas {
                 .overlap = static_cast<Overlap>(dice_.below(3)),
                 .bucket_bytes = dice_.one_in(2) ? 0 : 8 * (1 + dice_.below(10))};
     parallel_.emplace(parameters_, mesh, 0, options_);
-    log_ = str_cat(test::how_to_replay(seed), ", ", world.size(), " ranks, ", parameters_.size(),
+    log_ = str_cat(testing::how_to_replay(seed), ", ", world.size(), " ranks, ", parameters_.size(),
                    " parameters, ", to_string(options_.reduce), ", overlap ", options_.overlap,
                    ", buckets ", options_.bucket_bytes, ":");
   }
@@ -203,7 +203,7 @@ class RandomReplicas {
   }
 
   World& world_;
-  test::Dice dice_;
+  testing::Dice dice_;
   std::vector<Tensor> parameters_;
   std::vector<KnownGradient> known_;
   DataParallelOptions options_;
@@ -213,10 +213,11 @@ class RandomReplicas {
 };
 
 TEST(DataParallel, HasTheGradientsOfAModelOfRandomPrograms) {
-  const std::uint64_t seeds = std::min<std::uint64_t>(test::seeds(), 100);
+  const std::uint64_t seeds = std::min<std::uint64_t>(testing::seeds(), 100);
   for (const int ranks : {2, 3, 4})
     on_ranks(ranks, [seeds](World& world) -> Task<void> {
-      for (std::uint64_t seed = test::first_seed(); seed < test::first_seed() + seeds; ++seed) {
+      for (std::uint64_t seed = testing::first_seed(); seed < testing::first_seed() + seeds;
+           ++seed) {
         RandomReplicas program(world, seed);
         for (int step = 0; step < 12; ++step) {
           Task<void> one = program.step();

@@ -18,11 +18,11 @@
 #include "tests/support/ranks.h"
 #include "tests/support/virtual_ranks.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 using namespace std::chrono_literals;
 using testing::counting;
-using testing::End;
+using ::testing::End;
 using testing::ends_of;
 using testing::quick_options;
 using testing::simulated_ends_of;
@@ -259,4 +259,4 @@ TEST(GivenUp, NestedBranchesIssueInOneOrder) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

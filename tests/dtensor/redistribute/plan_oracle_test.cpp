@@ -112,7 +112,7 @@ void judge_all(const Mesh& mesh, int tensor_dims, bool only_sums, std::size_t li
   std::erase_if(pairs, [](const Pair& pair) { return !is_allowed(pair); });
   const std::vector<Shape> shapes = shapes_of(tensor_dims);
   const std::size_t all = pairs.size() * shapes.size() * links_of(mesh).size();
-  test::Dice dice(7);
+  testing::Dice dice(7);
   for (const Shape& shape : shapes) {
     PlanOracle oracle(mesh, shape, 4);
     for (const Links& links : links_of(mesh))
@@ -220,7 +220,7 @@ class Drawn {
     }
   }
 
-  test::Dice dice_;
+  testing::Dice dice_;
 };
 
 // A pair whose plan may pass through few enough layouts to search them all. If there seems to be
@@ -244,10 +244,10 @@ std::string judged_at_random(std::uint64_t seed) {
 }
 
 TEST(PlanOracle, PlansOfRandomPairs) {
-  const std::uint64_t first = test::first_seed();
-  for (std::uint64_t seed = first; seed < first + test::seeds(); ++seed) {
+  const std::uint64_t first = testing::first_seed();
+  for (std::uint64_t seed = first; seed < first + testing::seeds(); ++seed) {
     const std::string fault = judged_at_random(seed);
-    ASSERT_TRUE(fault.empty()) << fault << "; " << test::how_to_replay(seed);
+    ASSERT_TRUE(fault.empty()) << fault << "; " << testing::how_to_replay(seed);
   }
 }
 

@@ -8,7 +8,7 @@
 #include <coshard/dtensor/redistribute/transfer_to.h>
 #include "dtensor/redistribute/deferred.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 constexpr int kMostFactors = 5;
@@ -230,4 +230,4 @@ void Player::check(const Value& value, const char* how) {
   check(to_local(value.got.detach()).to_vector(), to_local(right).to_vector(), how);
 }
 
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -8,7 +8,7 @@
 #include "tests/dtensor/simulation/random_dtensors.h"
 #include "tests/support/seeds.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 
 // A DTensor, perhaps in flight, and what it means.
 struct Value {
@@ -98,4 +98,4 @@ class Player {
   std::vector<Value> leaves_;  // those whose gradients are held to the plain ones
 };
 
-}  // namespace coshard::test
+}  // namespace coshard::testing

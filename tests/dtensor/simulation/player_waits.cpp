@@ -6,7 +6,7 @@
 #include <coshard/runtime/coro/in_order.h>
 #include "tests/dtensor/simulation/player.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 using namespace std::chrono_literals;
 
 Task<void> Player::await_copy(Redistribution flight) { co_await flight; }
@@ -258,4 +258,4 @@ Task<void> Player::play() {
   co_await std::move(gradients);
 }
 
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -2,7 +2,7 @@
 
 #include "tests/dtensor/simulation/player.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 using namespace std::chrono_literals;
 
@@ -43,8 +43,8 @@ Report run_random_dtensors(std::uint64_t seed, const std::optional<Difference>& 
   };
   static_cast<Simulated&>(report) = simulate_to_the_end(
       options, [&](World& world) { return one_rank(world, seed, difference, its(world.rank())); },
-      [&](int rank) -> testing::End& { return its(rank).end; }, seed, sim);
+      [&](int rank) -> ::testing::End& { return its(rank).end; }, seed, sim);
   return report;
 }
 
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -9,7 +9,7 @@
 
 #include "tests/support/simulated.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 
 // What one rank does otherwise, at its step `at`.
 enum class Differs {
@@ -32,7 +32,7 @@ struct RankReport {
   std::string wrong;             // the first result that is not what it should be
   bool different = false;        // the difference took place
   int checked = 0;               // results
-  testing::End end;
+  ::testing::End end;
 };
 struct Report : Simulated {  // of the whole
   std::vector<RankReport> ranks;
@@ -43,4 +43,4 @@ Report run_random_dtensors(std::uint64_t seed,
                            const std::optional<Difference>& difference = std::nullopt,
                            bool spread = false);
 
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -7,7 +7,7 @@
 #include "tests/dtensor/simulation/random_dtensors.h"
 #include "tests/support/seeds.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 std::string ends_of(const Report& report) {
@@ -108,4 +108,4 @@ TEST(RandomDTensors, WhereOneRankOfSeveralProcessesDiffersGiveNoWrongNumber) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

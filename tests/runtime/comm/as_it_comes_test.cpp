@@ -12,11 +12,11 @@
 #include "tests/runtime/comm/issue.h"
 #include "tests/support/ends.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
-using testing::End;
+using ::testing::End;
 using testing::ends_of;
 using testing::keep_end;
 using testing::quick_options;
@@ -250,4 +250,4 @@ TEST(AsItComes, APlainAwaitOfItsBranchDoesNotHoldUpBranchesInOrder) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -12,12 +12,12 @@
 #include "tests/support/ends.h"
 #include "tests/support/errors.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 using namespace std::chrono_literals;
 using testing::await_work;
-using testing::Boom;
-using testing::End;
+using ::testing::Boom;
+using ::testing::End;
 using testing::ends_of;
 using testing::keep_end;
 using testing::quick_options;
@@ -156,4 +156,4 @@ TEST(BranchFingerprint, ACancelledBranchIssuesNothingAndTheProgramGoesOn) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

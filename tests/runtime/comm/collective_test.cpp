@@ -6,7 +6,7 @@
 #include "runtime/comm/collective.h"
 #include "tests/runtime/comm/on_ranks.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 // The buffer is never read: the disagreement is found before.
@@ -204,4 +204,4 @@ TEST(Mix, TellsGroupsOfFewRanksApart) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -4,7 +4,7 @@
 
 #include <coshard/runtime/launch/world.h>
 
-namespace coshard::test {
+namespace coshard::testing {
 
 inline Work issue_sum(World& world, float& value, CallSite where = CallSite::current()) {
   Collective c;
@@ -30,4 +30,4 @@ inline Work issue_message(World& world, CollectiveKind kind, int peer, float& va
   return world.communicator()->issue(std::move(c));
 }
 
-}  // namespace coshard::test
+}  // namespace coshard::testing

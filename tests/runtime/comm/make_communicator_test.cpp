@@ -9,9 +9,9 @@
 #include "tests/support/ends.h"
 #include "tests/support/errors.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
-using testing::Boom;
+using ::testing::Boom;
 using testing::quick_options;
 
 // What is issued on it is issued on another one.
@@ -130,4 +130,4 @@ TEST(Communicators, OneThatIsNotThereIsNamedOnceBeforeAnyRankStarts) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -19,7 +19,7 @@
 #include "tests/support/nanoseconds.h"
 #include "tests/support/spread.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 
 using coshard::testing::kSecond;
 using coshard::testing::on_cpu;
@@ -170,4 +170,4 @@ inline Collective sum_of(Floats& data, CallSite where = CallSite::current()) {
   return c;
 }
 
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -11,7 +11,7 @@
 #include "runtime/comm/local/thread_group.h"
 #include "tests/support/await_work.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 using testing::await_work;
 
@@ -48,4 +48,4 @@ TEST(OneThread, TwoRanksSpawnedOnOneContextMeet) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

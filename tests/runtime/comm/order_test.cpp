@@ -8,7 +8,7 @@
 #include <coshard/runtime/launch/world.h>
 #include "tests/runtime/comm/on_ranks.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 using Random = std::minstd_rand;
@@ -90,4 +90,4 @@ TEST(Order, AnotherOrderHasAnotherHash) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

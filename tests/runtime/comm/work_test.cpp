@@ -5,7 +5,7 @@
 
 #include "tests/runtime/comm/on_ranks.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 TEST(Failure, ATimeoutNamesTheCollectiveWhoArrivedAndWhoIsMissing) {
@@ -170,4 +170,4 @@ TEST(Failure, ASubgroupWithARankThatHasLeftFailsAtOnce) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

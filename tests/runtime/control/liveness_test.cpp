@@ -28,7 +28,7 @@
 #include <coshard/runtime/error.h>
 #include "runtime/control/control_acceptor.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 using namespace std::chrono_literals;
@@ -388,4 +388,4 @@ TEST(Liveness, MessagesPassProcessZeroInOrderAndOnesSentEarlyAreKept) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

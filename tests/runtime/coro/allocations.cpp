@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <new>
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 thread_local long made = 0;
 thread_local long until_failure = -1;
@@ -23,7 +23,7 @@ void fail_allocation_after(long count) { until_failure = count; }
   }
 }
 
-}  // namespace coshard::test
+}  // namespace coshard::testing
 
 #if !COSHARD_ASAN && !COSHARD_TSAN
 // g++ 12 inlines one of the pair and takes the other for the library's.
@@ -31,7 +31,7 @@ void fail_allocation_after(long count) { until_failure = count; }
 #pragma GCC diagnostic ignored "-Wpragmas"
 #pragma GCC diagnostic ignored "-Wunknown-warning-option"
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-void* operator new(std::size_t bytes) { return coshard::test::counted(bytes); }
+void* operator new(std::size_t bytes) { return coshard::testing::counted(bytes); }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 #pragma GCC diagnostic pop

@@ -3,7 +3,7 @@
 // Sanitizers have an operator new of their own: with them nothing is counted, and nothing fails.
 #include <coshard/runtime/sanitizers.h>
 
-namespace coshard::test {
+namespace coshard::testing {
 
 inline constexpr bool kCountsAllocations = !COSHARD_ASAN && !COSHARD_TSAN;
 
@@ -12,4 +12,4 @@ long allocations();
 // The call that comes after `count` more on this thread throws std::bad_alloc, once; -1: none.
 void fail_allocation_after(long count);
 
-}  // namespace coshard::test
+}  // namespace coshard::testing

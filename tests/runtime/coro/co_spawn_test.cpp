@@ -127,16 +127,16 @@ TEST(CoSpawn, OnAThreadPoolATaskRunsOnOneThreadAtATime) {
   for (std::future<int>& future : futures) EXPECT_EQ(future.get(), 300);
 }
 
-Task<void> holds(test::Counted parameter) {
-  const test::Counted local = parameter;
+Task<void> holds(testing::Counted parameter) {
+  const testing::Counted local = parameter;
   co_await sleep_for(1h);
 }
 
 TEST(CoSpawn, ATaskIsDestroyedWithTheContextItWaitsOn) {
-  test::Counts counts;
+  testing::Counts counts;
   {
     asio::io_context context;
-    co_spawn(context, holds(test::Counted(counts)), asio::detached);
+    co_spawn(context, holds(testing::Counted(counts)), asio::detached);
     context.run_for(5ms);
     EXPECT_EQ(counts.alive(), 2);
   }
@@ -144,20 +144,20 @@ TEST(CoSpawn, ATaskIsDestroyedWithTheContextItWaitsOn) {
 }
 
 TEST(CoSpawn, ATaskIsDestroyedWithTheContextThatNeverRan) {
-  test::Counts counts;
+  testing::Counts counts;
   {
     asio::io_context context;
-    co_spawn(context, holds(test::Counted(counts)), asio::detached);
+    co_spawn(context, holds(testing::Counted(counts)), asio::detached);
   }
   EXPECT_EQ(counts.alive(), 0);
 }
 
-Task<void> never(test::Counted parameter) { co_await std::suspend_always{}; }
+Task<void> never(testing::Counted parameter) { co_await std::suspend_always{}; }
 
 TEST(CoSpawn, ATaskThatNobodyWillCompleteIsAnError) {
-  test::Counts counts;
+  testing::Counts counts;
   asio::io_context context;
-  std::future<void> future = co_spawn(context, never(test::Counted(counts)), asio::use_future);
+  std::future<void> future = co_spawn(context, never(testing::Counted(counts)), asio::use_future);
   context.run();
   EXPECT_THROW(future.get(), Error);
   EXPECT_EQ(counts.alive(), 0);

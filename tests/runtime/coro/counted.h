@@ -1,7 +1,7 @@
 #pragma once
 // An object that counts how often it is made and destroyed, for tests of ownership. One thread.
 
-namespace coshard::test {
+namespace coshard::testing {
 
 struct Counts {
   int made = 0;
@@ -21,4 +21,4 @@ class Counted {
   Counts* counts_;
 };
 
-}  // namespace coshard::test
+}  // namespace coshard::testing

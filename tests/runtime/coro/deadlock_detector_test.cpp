@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 struct Asked {
@@ -155,4 +155,4 @@ TEST(DeadlockDetector, GivesNoFalseAlarmWhereASleeperWakesBeforeItsRingerIsThrou
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -28,12 +28,12 @@
 #include "runtime/coro/fiber_thread.h"
 #include "tests/support/errors.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 using AnyExecutor = asio::any_io_executor;
-using testing::Boom;
+using ::testing::Boom;
 
 // How an operation runs its last step on its handler's executor.
 enum class Way { Dispatch, Post, Defer, Strand, AsksLate, Timer };
@@ -344,4 +344,4 @@ Task<void> accept_both_ways() {
 TEST(UseTask, AcceptsIntoASocketAndMakesOne) { sync_wait(accept_both_ways()); }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -9,7 +9,7 @@
 #include <coshard/runtime/coro/executor.h>
 #include "tests/runtime/coro/allocations.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 // How many handlers ran between each two turns of a task that yields.
@@ -90,4 +90,4 @@ TEST(Turns, AThousandTasksAllocateNothingOnceTheirFramesAreThere) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -40,13 +40,13 @@ TEST(Executor, ThrowsTheExceptionOfTheRootAndRunsTheNextOne) {
   EXPECT_EQ(executor.run(who()), &executor);
 }
 
-Task<void> never_ends(test::Counted parameter) { co_await std::suspend_always{}; }
+Task<void> never_ends(testing::Counted parameter) { co_await std::suspend_always{}; }
 
 TEST(Executor, ATaskThatNobodyWillCompleteIsAnErrorAndIsDestroyed) {
-  test::Counts counts;
+  testing::Counts counts;
   Executor executor;
   try {
-    executor.run(never_ends(test::Counted(counts)));
+    executor.run(never_ends(testing::Counted(counts)));
     FAIL() << "nothing was thrown";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::BadInput);

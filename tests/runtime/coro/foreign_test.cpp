@@ -21,11 +21,11 @@
 #include <coshard/runtime/coro/when_all.h>
 #include "tests/support/ends.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
-using testing::End;
+using ::testing::End;
 using testing::keep_end;
 using testing::note_end;
 
@@ -338,4 +338,4 @@ Task<int> takes_both() {
 TEST(Foreign, GivesMoveOnlyValuesAndReferences) { EXPECT_EQ(sync_wait(takes_both()), 8); }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -16,11 +16,11 @@
 #include "tests/support/ends.h"
 #include "tests/support/virtual_ranks.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
-using testing::End;
+using ::testing::End;
 using testing::in_virtual_time;
 using testing::keep_end;
 using testing::note_end;
@@ -150,4 +150,4 @@ TEST(InOrder, OfAnEmptyTaskOrWithoutAnExecutorIsRefused) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -12,7 +12,7 @@
 #include <coshard/runtime/coro/deadline.h>
 #include <coshard/runtime/coro/when_all.h>
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
@@ -96,4 +96,4 @@ TEST(LateCancel, TwoTimersThatExpireTogetherAndStopEachOther) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -20,15 +20,15 @@
 #include "tests/support/ends.h"
 #include "tests/support/errors.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using Socket = asio::local::stream_protocol::socket;
-using testing::Boom;
-using testing::Child;
-using testing::End;
+using ::testing::Boom;
+using ::testing::Child;
+using ::testing::End;
 using testing::in_child;
 using testing::keep_end;
 using testing::note_end;
@@ -231,4 +231,4 @@ TEST(Structured, TheSiblingsFramesAreGoneWhenTheCallerGoesOn) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

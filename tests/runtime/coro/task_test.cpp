@@ -17,7 +17,7 @@
 
 namespace coshard {
 namespace {
-using test::Counted;
+using testing::Counted;
 
 static_assert(!std::is_copy_constructible_v<Task<int>>);
 static_assert(std::is_nothrow_move_constructible_v<Task<int>>);
@@ -87,13 +87,13 @@ TEST(Task, AwaitingAnEmptyTaskIsAnError) {
   EXPECT_THROW(sync_wait(Task<int>()), Error);
 }
 
-Task<void> hold(test::Counts& counts, Counted parameter) {
+Task<void> hold(testing::Counts& counts, Counted parameter) {
   const Counted local(counts);
   co_await std::suspend_always{};
 }
 
 TEST(Task, DroppedBeforeItsStartDestroysItsParametersOnce) {
-  test::Counts counts;
+  testing::Counts counts;
   {
     Task<void> task = hold(counts, Counted(counts));
     EXPECT_GT(counts.alive(), 0);
@@ -102,7 +102,7 @@ TEST(Task, DroppedBeforeItsStartDestroysItsParametersOnce) {
 }
 
 TEST(Task, DroppedWhileSuspendedDestroysItsLocalsOnce) {
-  test::Counts counts;
+  testing::Counts counts;
   {
     Task<void> task = hold(counts, Counted(counts));
     task.handle().resume();
@@ -112,14 +112,14 @@ TEST(Task, DroppedWhileSuspendedDestroysItsLocalsOnce) {
   EXPECT_EQ(counts.alive(), 0);
 }
 
-Task<void> parent_of_hold(test::Counts& counts) {
+Task<void> parent_of_hold(testing::Counts& counts) {
   const Counted local(counts);
   const Counted parameter(counts);
   co_await hold(counts, parameter);
 }
 
 TEST(Task, DroppedWhileItsChildIsSuspendedDestroysBoth) {
-  test::Counts counts;
+  testing::Counts counts;
   {
     Task<void> task = parent_of_hold(counts);
     task.handle().resume();
@@ -133,7 +133,7 @@ Task<int> keeps(Counted parameter, bool late) {
   if (late) co_await yield();
   co_return 1;
 }
-Task<int> alive_after_await(test::Counts& counts, bool late) {
+Task<int> alive_after_await(testing::Counts& counts, bool late) {
   const Counted argument(counts);
   Task<int> task = keeps(argument, late);
   co_await std::move(task);
@@ -142,7 +142,7 @@ Task<int> alive_after_await(test::Counts& counts, bool late) {
 
 TEST(Task, FrameIsGoneAfterTheAwaitAlthoughTheNameIsStillInScope) {
   for (bool late : {false, true}) {
-    test::Counts counts;
+    testing::Counts counts;
     EXPECT_EQ(sync_wait(alive_after_await(counts, late)), 1);
     EXPECT_EQ(counts.alive(), 0);
   }
@@ -191,7 +191,7 @@ Task<int> takes(Counted a, std::array<int, 2> b, std::string c, std::function<in
   co_await yield();
   co_return b[0] + b[1] + static_cast<int>(c.size()) + d();
 }
-Task<int> safe_forms(test::Counts& counts) {
+Task<int> safe_forms(testing::Counts& counts) {
   Counted argument(counts);
   std::function<int()> function = [copy = Counted(counts)] { return 1; };
   const std::array<int, 2> array{1, 2};
@@ -204,7 +204,7 @@ Task<int> safe_forms(test::Counts& counts) {
 }
 
 TEST(Task, TheSafeFormsOfAwaitDestroyEveryObjectOnce) {
-  test::Counts counts;
+  testing::Counts counts;
   EXPECT_EQ(sync_wait(safe_forms(counts)), 7 + 104 + 4);
   EXPECT_EQ(counts.alive(), 0);
 }

@@ -127,15 +127,15 @@ TEST(WhenAllSettled, OfAVectorOfVoidTasksThrowsTheFirstByPosition) {
   }
 }
 
-Task<void> hold(test::Counted parameter) {
-  const test::Counted local = parameter;
+Task<void> hold(testing::Counted parameter) {
+  const testing::Counted local = parameter;
   co_await std::suspend_always{};
 }
 
 TEST(WhenAll, DroppedWhileItsChildrenAreSuspendedDestroysThem) {
-  test::Counts counts;
+  testing::Counts counts;
   {
-    Task<void> all = when_all(hold(test::Counted(counts)), hold(test::Counted(counts)));
+    Task<void> all = when_all(hold(testing::Counted(counts)), hold(testing::Counted(counts)));
     all.handle().resume();
     EXPECT_GE(counts.alive(), 4);
   }

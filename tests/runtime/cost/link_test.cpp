@@ -7,7 +7,7 @@
 #include <coshard/runtime/cost/link.h>
 #include <coshard/runtime/error.h>
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 TEST(LinkText, ReadsATimeAndARate) {
@@ -73,4 +73,4 @@ TEST(LinkText, PetabytesOfAMillionRanksAreCounted) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

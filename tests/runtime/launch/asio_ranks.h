@@ -29,11 +29,11 @@
 #include "tests/support/ends.h"
 #include "tests/support/errors.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace asio = boost::asio;
 using Clock = std::chrono::steady_clock;
-using testing::Boom;
-using testing::End;
+using ::testing::Boom;
+using ::testing::End;
 using testing::end_of;
 using testing::keep_end;
 using testing::note_end;
@@ -70,4 +70,4 @@ inline Task<void> sums(World& world, int count, float term) {
   }
 }
 
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -8,7 +8,7 @@
 #include <coshard/runtime/error.h>
 #include <coshard/runtime/launch/command_line.h>
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 TEST(TakeWorldOptions, LeavesTheOtherArgumentsInTheirOrder) {
@@ -27,4 +27,4 @@ TEST(TakeWorldOptions, LeavesTheOtherArgumentsInTheirOrder) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

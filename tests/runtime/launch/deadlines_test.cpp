@@ -9,7 +9,7 @@
 #include "tests/runtime/launch/asio_ranks.h"
 #include "tests/support/long_awaits.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 using namespace std::chrono_literals;
 using testing::bound_all;
@@ -17,7 +17,7 @@ using testing::bound_behind_a_sibling;
 using testing::bound_then_go_on;
 using testing::hour_long_collectives;
 using testing::issue_barrier;
-using testing::LongAwait;
+using ::testing::LongAwait;
 using testing::meet;
 using testing::run_all_bounded;
 using testing::simulate_bounded;
@@ -261,4 +261,4 @@ TEST(Deadlines, OfAForeignAwaitableHoldWhenItIsResumed) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -13,11 +13,11 @@
 #include <coshard/runtime/launch/world.h>
 #include "tests/support/ends.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
-using testing::End;
+using ::testing::End;
 using testing::ends_of;
 using testing::quick_options;
 
@@ -251,4 +251,4 @@ TEST(NoStandstill, AmongBranchesOfRanksThatDoNotNap) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -17,13 +17,13 @@
 #include "tests/support/ends.h"
 #include "tests/support/errors.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
-using testing::Boom;
-using testing::Child;
-using testing::End;
+using ::testing::Boom;
+using ::testing::Child;
+using ::testing::End;
 using testing::in_child;
 using testing::note_end;
 using testing::quick_options;
@@ -137,4 +137,4 @@ TEST(Cause, IsTheErrorOfTheRankThatFailedAlsoWhenAPeersEchoOfItComesFirst) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -25,13 +25,13 @@
 
 #if !COSHARD_TSAN  // which lets no fork of a process with threads start any
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using testing::issue_barrier;
-using testing::Never;
+using ::testing::Never;
 using testing::quick_options;
 
 // Ends the process with 0 when `body` comes to its end within `seconds`.
@@ -288,6 +288,6 @@ TEST(Lifetime, PeersOfARankThatThrowsEndWithinASecondWhereverTheyAre) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing
 
 #endif

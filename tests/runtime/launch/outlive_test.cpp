@@ -19,13 +19,13 @@
 #include "tests/support/ends.h"
 #include "tests/support/errors.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using Socket = asio::local::stream_protocol::socket;
-using testing::Boom;
+using ::testing::Boom;
 using testing::quick_options;
 
 class Alive {
@@ -132,4 +132,4 @@ TEST(RankValues, GoOnTheirRanksThread) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

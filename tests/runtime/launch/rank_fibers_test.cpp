@@ -18,7 +18,7 @@
 #include "tests/runtime/launch/sharing.h"
 #include "tests/support/ends.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 using namespace std::chrono_literals;
@@ -99,4 +99,4 @@ TEST(RankThreads, AnotherThreadsPostResumesTheRank) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

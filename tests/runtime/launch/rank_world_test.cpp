@@ -8,7 +8,7 @@
 #include "tests/runtime/launch/asio_ranks.h"
 #include "tests/support/virtual_ranks.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 using namespace std::chrono_literals;
 
@@ -170,4 +170,4 @@ TEST(Options, TheSameSeedGivesTheSameRunWhateverTheOptions) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

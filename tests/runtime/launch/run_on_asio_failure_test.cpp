@@ -7,7 +7,7 @@
 
 #include "runtime/launch/rank_directory.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 using namespace std::chrono_literals;
 
@@ -331,4 +331,4 @@ TEST(RunOnAsio, LinkAndProgressThreadsAreThereToo) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

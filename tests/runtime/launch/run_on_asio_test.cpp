@@ -1,7 +1,7 @@
 // A World on the caller's own io_context.
 #include "tests/runtime/launch/asio_ranks.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 using namespace std::chrono_literals;
 
@@ -223,4 +223,4 @@ TEST(RunOnAsio, BorrowedMemoryThatGoesBeforeItsPeersAreDonePoisonsTheCommunicato
 // --- failure ---
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

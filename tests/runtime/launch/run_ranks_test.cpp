@@ -12,9 +12,9 @@
 #include <coshard/runtime/launch/world.h>
 #include "tests/support/errors.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
-using testing::Boom;
+using ::testing::Boom;
 
 Collective sum_in_place_of(std::vector<float>& data) {
   Collective c;
@@ -229,4 +229,4 @@ TEST(RunRanks, RefusesToRunNoProgram) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

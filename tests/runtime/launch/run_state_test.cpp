@@ -15,12 +15,12 @@
 #include "tests/support/errors.h"
 #include "tests/support/virtual_ranks.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 using namespace std::chrono_literals;
-using testing::Boom;
+using ::testing::Boom;
 using testing::compute_for;
-using testing::End;
+using ::testing::End;
 using testing::quick_options;
 
 // What the hooks of a run were called with, and when, in virtual time since its begin.
@@ -266,4 +266,4 @@ TEST(RunRanks, RefusesOptionsThatMakeNoSense) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

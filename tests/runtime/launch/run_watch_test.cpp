@@ -16,12 +16,12 @@
 #include "tests/support/ends.h"
 #include "tests/support/errors.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
-using testing::Boom;
-using testing::Child;
+using ::testing::Boom;
+using ::testing::Child;
 using testing::in_child;
 using testing::quick_options;
 
@@ -132,4 +132,4 @@ TEST(StuckRank, AFailureBesideAServerIsTheErrorAndNotThePeersTimeout) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

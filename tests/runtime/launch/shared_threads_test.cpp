@@ -17,12 +17,12 @@
 #include "tests/support/ends.h"
 #include "tests/support/errors.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::Boom;
-using testing::End;
+using ::testing::Boom;
+using ::testing::End;
 using testing::ends_of;
 using testing::sharing;
 using testing::sum_awaited;
@@ -147,4 +147,4 @@ TEST(RankThreads, BadNumbersAreNamed) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -17,12 +17,12 @@
 #include "tests/runtime/simulation/run_program.h"
 #include "tests/support/foreign_awaitables.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 using namespace std::chrono_literals;
-using testing::End;
-using testing::Held;
-using testing::Never;
+using ::testing::End;
+using ::testing::Held;
+using ::testing::Never;
 
 WorldOptions ranks(int count, std::chrono::milliseconds timeout = 60s) {
   WorldOptions options;
@@ -268,4 +268,4 @@ TEST(Simulate, AnotherThreadThatResumesIsRefused) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -13,7 +13,7 @@
 #include <coshard/runtime/launch/world.h>
 #include "tests/support/device.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 using namespace std::chrono_literals;
@@ -207,4 +207,4 @@ TEST(StopRequest, FailsWithTheErrorOfTheRankThatFailed) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -18,13 +18,13 @@
 #include "tests/support/ends.h"
 #include "tests/support/virtual_ranks.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using testing::compute_for;
-using testing::End;
+using ::testing::End;
 using testing::keep_end;
 using testing::quick_options;
 using testing::simulated_ends_of;
@@ -268,4 +268,4 @@ TEST(WakeUp, RingsBetweenThreadsAreNotLost) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

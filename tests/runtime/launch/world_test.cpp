@@ -8,7 +8,7 @@
 #include <coshard/runtime/launch/world.h>
 #include <coshard/runtime/trace_range.h>
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 Task<void> make_groups(World& world) {
@@ -144,4 +144,4 @@ TEST(World, OwnsTheObserversThatObserveWorldsMakesForIt) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -9,7 +9,7 @@
 #include <coshard/runtime/launch/simulate.h>
 #include "tests/runtime/launch/asio_ranks.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 using namespace std::chrono_literals;
 using asio::ip::tcp;
@@ -313,4 +313,4 @@ TEST(Peers, WhatTheyLeftToAThreadPoolMayCompleteWhenTheRunIsOver) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -10,7 +10,7 @@
 #include <coshard/runtime/launch/simulate.h>
 #include "tests/support/seeds.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 using namespace std::chrono_literals;
 
@@ -71,4 +71,4 @@ TEST(Chained, WhatNeverCameIsNotSent) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

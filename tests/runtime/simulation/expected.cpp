@@ -4,7 +4,7 @@
 
 #include "tests/runtime/simulation/random_program.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 using Values = std::vector<double>;
@@ -115,4 +115,4 @@ Values expected(const RandomProgram& program, const Node& node, int rank) {
   }
 }
 
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -7,7 +7,7 @@
 #include "runtime/coro/fault_switch.h"
 #include "tests/runtime/simulation/verdict.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 #ifndef NDEBUG
@@ -62,4 +62,4 @@ TEST(Faults, AreNotInAReleaseBuild) { GTEST_SKIP() << "they are not compiled in"
 #endif
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -10,7 +10,7 @@
 #include "tests/runtime/simulation/verdict.h"
 #include "tests/support/seeds.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 std::string replay(std::uint64_t seed) {
@@ -70,4 +70,4 @@ TEST(SimulatedProcesses, OfTheSameSeedDoTheSame) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

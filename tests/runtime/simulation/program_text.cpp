@@ -2,7 +2,7 @@
 #include <coshard/runtime/error.h>
 #include "tests/runtime/simulation/random_program.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 constexpr const char* kNames[] = {"issue", "await",   "await_any", "wait_in_place",
@@ -38,4 +38,4 @@ std::string to_text(const RandomProgram& program) {
   return text + text_of(program.body, "");
 }
 
-}  // namespace coshard::test
+}  // namespace coshard::testing

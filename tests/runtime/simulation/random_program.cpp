@@ -4,7 +4,7 @@
 #include <array>
 #include <numeric>
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 using namespace std::chrono_literals;
 
@@ -196,4 +196,4 @@ RandomProgram random_program(std::uint64_t seed, int ranks) {
   return Generator(seed, ranks).make();
 }
 
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -12,7 +12,7 @@
 #include <coshard/runtime/reduce.h>
 #include "tests/support/seeds.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 
 enum class Step {
   Issue,        // of a collective or a message; what it gives has the number of the step
@@ -64,4 +64,4 @@ std::vector<double> contribution(const RandomProgram& program, const Node& node,
 std::int64_t block(const Node& node, int a, int b);
 int rank_in(const std::vector<int>& group, int rank);  // -1: it is not
 
-}  // namespace coshard::test
+}  // namespace coshard::testing

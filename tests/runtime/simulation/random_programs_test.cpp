@@ -9,7 +9,7 @@
 #include "tests/runtime/simulation/verdict.h"
 #include "tests/support/seeds.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 std::string replay_line(std::uint64_t seed) {
@@ -31,4 +31,4 @@ TEST(RandomPrograms, WhereOneRankDiffersEndInATypedErrorOnAll) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -8,7 +8,7 @@
 #include "tests/runtime/simulation/random_program.h"
 #include "tests/support/simulated.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 
 // What one rank does otherwise at one step.
 enum class Differs {
@@ -34,7 +34,7 @@ struct RankReport {
   bool began = false;
   bool different = false;   // the difference took place
   std::int64_t end_ns = 0;  // virtual
-  testing::End end;
+  ::testing::End end;
 };
 
 struct Report : Simulated {  // of the whole
@@ -46,4 +46,4 @@ Report run_program(const RandomProgram& program, std::uint64_t seed,
                    const std::optional<Difference>& difference = std::nullopt,
                    std::vector<std::string>* events = nullptr, SimOptions sim = {});
 
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-namespace coshard::test {
+namespace coshard::testing {
 
 struct Report;
 
@@ -29,4 +29,4 @@ std::string judge_killed(std::uint64_t seed, Tally& tally);
 std::string judge_success(const Report& report);
 std::string wrong_in(const Report& report);  // the first result that is wrong
 
-}  // namespace coshard::test
+}  // namespace coshard::testing

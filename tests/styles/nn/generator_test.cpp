@@ -254,14 +254,14 @@ TEST(Generator, TakesNoTensorMemoryPerToken) {
     const MemoryStats before = world.device()->memory();
     std::vector<long> allocations;
     for (int i = 0; i < 36; ++i) {
-      const long since = test::allocations();
+      const long since = testing::allocations();
       co_await generator.next();
-      allocations.push_back(test::allocations() - since);
+      allocations.push_back(testing::allocations() - since);
     }
     const MemoryStats after = world.device()->memory();
     EXPECT_EQ(after.in_use + after.cached, before.in_use + before.cached);
     EXPECT_EQ(after.peak, before.peak);
-    if (!test::kCountsAllocations) co_return;
+    if (!testing::kCountsAllocations) co_return;
     // Lists of modules' inputs and outputs: as many for each token, of 2 layers.
     std::ranges::sort(allocations);
     EXPECT_LE(allocations[18], 2 * 24);

@@ -17,14 +17,14 @@
 #include "tests/support/ends.h"
 #include "tests/support/errors.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using Memory = std::vector<float>;
-using testing::Boom;
-using testing::Child;
-using testing::End;
+using ::testing::Boom;
+using ::testing::Child;
+using ::testing::End;
 using testing::end_of;
 using testing::in_child;
 using testing::quick_options;
@@ -298,4 +298,4 @@ TEST(Ownership, TheIdOfAnEventIsItsAloneAlsoInTheNextWorld) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

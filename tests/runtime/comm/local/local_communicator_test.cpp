@@ -5,7 +5,7 @@
 
 #include "tests/runtime/comm/on_ranks.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 const int kRanks[] = {1, 2, 3, 4, 8};
@@ -376,4 +376,4 @@ TEST(Collectives, TwoSubgroupsOfTheSameRanksAreTwoCommunicators) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

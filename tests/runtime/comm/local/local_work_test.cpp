@@ -3,7 +3,7 @@
 
 #include "tests/runtime/comm/on_ranks.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 constexpr std::size_t kLarge = 1'000'000;  // elements; cut into chunks
@@ -281,4 +281,4 @@ TEST(InFlight, AnObserverIsToldOfWhatAnAwaitedCollectiveDependsOn) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -3,7 +3,7 @@
 
 #include "tests/runtime/comm/on_ranks.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 constexpr CallSite kA{"a.cpp", 1}, kB{"a.cpp", 2}, kC{"a.cpp", 3}, kOther{"b.cpp", 1};
@@ -112,4 +112,4 @@ TEST(SwapWatch, ARankMayHaveMadeMoreThanItsPeers) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -6,7 +6,7 @@
 #include <coshard/runtime/error.h>
 #include "tests/runtime/comm/on_ranks.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 TEST(ThreadGroupOf, RefusesWhatNoWorldHas) {
@@ -67,4 +67,4 @@ TEST(ThreadGroupOf, APoisonReachesGroupsMadeBeforeAndAfter) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

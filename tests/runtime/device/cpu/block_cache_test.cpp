@@ -8,7 +8,7 @@
 #include <coshard/runtime/error.h>
 #include <coshard/runtime/sanitizers.h>
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 // Freed blocks go to the sanitizer's quarantine.
@@ -76,4 +76,4 @@ TEST(CpuDevice, APeakDoesNotCountWhatCouldNotBeAllocated) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -8,7 +8,7 @@
 #include <coshard/runtime/error.h>
 #include <coshard/runtime/sanitizers.h>
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 TEST(CpuDevice, AnEmptyBufferNeedsNoMemory) {
@@ -66,4 +66,4 @@ TEST(CpuDevice, StreamsRunInlineAndTheirEventsAreComplete) {
 TEST(CpuDevice, NeedsAThread) { EXPECT_THROW(make_cpu_device(0), Error); }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -9,7 +9,7 @@
 #include "tests/fake_cuda/on_fake.h"
 #include "tests/runtime/comm/on_ranks.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 using coshard::testing::FakeDriver;
@@ -264,4 +264,4 @@ TEST(LocalOnDevices, AFailedRankFailsTheWaitsOfTheOthers) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

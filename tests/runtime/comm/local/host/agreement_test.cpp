@@ -6,7 +6,7 @@
 #include "runtime/coro/user_call.h"
 #include "tests/runtime/comm/on_ranks.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 using Change = std::function<void(Collective&)>;
@@ -109,4 +109,4 @@ TEST(WhatWasGivenUp, IsToldFromTheFirstThatDiffers) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

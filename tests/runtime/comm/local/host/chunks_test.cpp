@@ -4,7 +4,7 @@
 #include "runtime/comm/local/host/chunks.h"
 #include "tests/runtime/comm/on_ranks.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 Collective gather_of(std::int64_t outer, std::vector<std::int64_t> counts, std::int64_t inner) {
@@ -60,4 +60,4 @@ TEST(Chunks, EveryChunkTogetherIsTheWholeSum) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

@@ -12,7 +12,7 @@
 #include <coshard/runtime/coro/when_all.h>
 #include <coshard/runtime/launch/world.h>
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 constexpr std::int64_t kManyElements = 4 << 20;  // 16 MiB
@@ -196,4 +196,4 @@ TEST(ProgressThreads, AreNamedAndThereOnlyWhenAskedForAndWhileTheRanksRun) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

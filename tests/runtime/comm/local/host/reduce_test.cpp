@@ -9,7 +9,7 @@
 #include "runtime/comm/local/host/reduce.h"
 #include "tests/runtime/comm/on_ranks.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 template <class T>
@@ -55,4 +55,4 @@ TEST(ReduceInto, ShortFloatsAreRoundedOnce) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing

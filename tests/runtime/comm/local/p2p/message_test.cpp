@@ -3,7 +3,7 @@
 
 #include "tests/runtime/comm/on_ranks.h"
 
-namespace coshard::test {
+namespace coshard::testing {
 namespace {
 
 Collective message(CollectiveKind kind, int peer, Floats& data,
@@ -127,4 +127,4 @@ TEST(Message, ATimeoutNamesThePeer) {
 }
 
 }  // namespace
-}  // namespace coshard::test
+}  // namespace coshard::testing
