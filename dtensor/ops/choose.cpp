@@ -10,7 +10,7 @@
 namespace coshard {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 // Compared in this order: whether anything is communicated, then the time this takes, now and
 // later.
@@ -69,7 +69,7 @@ class Choosing {
     Price price;
     for (std::size_t i = 0; i < in_.size(); ++i) {
       if (!in_[i].defined || rule_.in[i] == "*" || made_.in[i] == now_[i]) continue;
-      const double limit = best_ ? best_price_.time - price.time : kNever;
+      const double limit = best_ ? best_price_.time - price.time : kNoLimit;
       const PlanCost change = costs_of(i).to(made_.in[i], limit);
       price.moves = price.moves || change.communicates;
       price.time += change.time;
