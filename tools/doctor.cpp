@@ -18,7 +18,7 @@
 namespace coshard::tools {
 namespace {
 
-constexpr std::array kArchitectures = {COSHARD_GPU_ARCHITECTURES};
+const std::vector<int> kArchitectures = {COSHARD_GPU_ARCHITECTURES};
 constexpr std::array kMpis = {COSHARD_MPI_SHIMS};  // one empty name: none
 
 class Doctor {
@@ -63,6 +63,7 @@ class Doctor {
     for (std::size_t i = 0; i < found.devices.size(); ++i)
       device(kind == DeviceKind::Cpu ? name : fmt::format("{}:{}", name, i), found.devices[i]);
     if (found.devices.size() > 1) peer_access(name, found.devices);
+    notes_on_place(name, found.devices);
     libraries(kind, asked_for, !found.devices.empty());
     if (!found.problem.empty()) missing(asked_for, false, name + ": " + found.problem, found.hint);
     if (!asked_for || found.devices.empty()) return;
@@ -99,6 +100,24 @@ class Doctor {
     line(name, fmt::format("{}, {}, {:.1f} GiB, {:.1f} free", found.name, what,
                            static_cast<double>(found.memory) / kGiB,
                            static_cast<double>(found.free_memory) / kGiB));
+    if (!found.place.empty()) line("", found.place);
+  }
+
+  void notes_on_place(const std::string& name, const std::vector<DeviceDescription>& devices) {
+    for (std::size_t i = 0; i < devices.size(); ++i)
+      if (devices[i].name.find(" MIG ") != std::string::npos)
+        notes_.push_back(
+            fmt::format("{}:{} is a MIG instance: a process uses one, named by "
+                        "CUDA_VISIBLE_DEVICES, and NCCL connects no two of a GPU",
+                        name, i));
+    for (const DeviceDescription& one : devices) {
+      if (one.numa_node == devices.front().numa_node) continue;
+      notes_.push_back(
+          name +
+          ": the devices are at several NUMA nodes: start each process at the node of its "
+          "device (numactl --cpunodebind=N --membind=N)");
+      break;
+    }
   }
 
   // A line per device: which other devices' memory it can access.

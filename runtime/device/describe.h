@@ -17,6 +17,8 @@ struct DeviceDescription {
   std::size_t memory = 0;       // total bytes
   std::size_t free_memory = 0;  // bytes
   std::vector<bool> peers;      // whether it reaches the memory of device i
+  std::string place;            // "PCI 0000:3b:00.0, NUMA node 1 (CPUs 32-63), ECC on"; or empty
+  int numa_node = -1;           // the node next to it; -1: not known, or the host has one
 };
 
 struct BackendDescription {

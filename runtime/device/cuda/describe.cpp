@@ -1,6 +1,9 @@
 #include "runtime/device/cuda/describe.h"
 
 #include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
 
 #include <coshard/runtime/error.h>
 #include "runtime/device/cuda/api.h"
@@ -37,6 +40,25 @@ void set_problem(CudaPresence& found, cudaError_t status) {
   }
 }
 
+void describe_place(DeviceDescription& one, int device) {
+  std::array<char, 32> address{};
+  std::snprintf(address.data(), address.size(), "%04x:%02x:%02x.0",
+                attribute_or_zero(cudaDevAttrPciDomainId, device),
+                attribute_or_zero(cudaDevAttrPciBusId, device),
+                attribute_or_zero(cudaDevAttrPciDeviceId, device));
+  const NumaPlace numa = numa_place(address.data());
+  one.numa_node = numa.node;
+  one.place = str_cat("PCI ", address.data());
+  if (numa.node >= 0) one.place += str_cat(", NUMA node ", numa.node, " (CPUs ", numa.cpus, ")");
+  one.place += attribute_or_zero(cudaDevAttrEccEnabled, device) != 0 ? ", ECC on" : ", ECC off";
+}
+
+// "NAME=value", or what holds without it.
+std::string variable_text(const char* name, const char* otherwise) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? str_cat(name, "=", value) : str_cat(otherwise, " (", name, " not set)");
+}
+
 // Leaves the calling thread's current device as it was.
 DeviceDescription describe_one(int device, int count) {
   DeviceDescription one;
@@ -59,10 +81,20 @@ DeviceDescription describe_one(int device, int count) {
       reaches = 0;
     one.peers.push_back(reaches != 0);
   }
+  describe_place(one, device);
   return one;
 }
 
 }  // namespace
+
+NumaPlace numa_place(const std::string& pci_address, const std::string& sysfs) {
+  const std::string folder = str_cat(sysfs, "/bus/pci/devices/", pci_address);
+  NumaPlace found;
+  std::ifstream(folder + "/numa_node") >> found.node;
+  if (found.node < 0) return {};
+  std::ifstream(folder + "/local_cpulist") >> found.cpus;
+  return found;
+}
 
 CudaPresence cuda_presence() {
   CudaPresence found;
@@ -90,6 +122,8 @@ BackendDescription describe_cuda() {
   all.facts.emplace_back("driver", found.driver == 0 ? "none" : cuda_version_text(found.driver));
   all.facts.emplace_back("runtime", str_cat(cuda_version_text(found.runtime), ", built with ",
                                             cuda_version_text(CUDART_VERSION)));
+  all.facts.emplace_back("modules", variable_text("CUDA_MODULE_LOADING", "loaded when first used"));
+  all.facts.emplace_back("queues", variable_text("CUDA_DEVICE_MAX_CONNECTIONS", "8"));
   for (int device = 0; device < found.devices; ++device)
     all.devices.push_back(describe_one(device, found.devices));
   return all;

@@ -17,4 +17,12 @@ CudaPresence cuda_presence();
 
 BackendDescription describe_cuda();
 
+// The NUMA node next to a PCI device, and that node's CPUs ("32-63"), as the kernel tells them under
+// `sysfs`; -1 and empty where it does not.
+struct NumaPlace {
+  int node = -1;
+  std::string cpus;
+};
+NumaPlace numa_place(const std::string& pci_address, const std::string& sysfs = "/sys");
+
 }  // namespace coshard

@@ -41,6 +41,9 @@ cudaError_t get_attribute(int* value, cudaDeviceAttr which, int device) {
     case cudaDevAttrMultiProcessorCount: *value = 4; break;
     case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
     case cudaDevAttrComputeCapabilityMinor: *value = 0; break;
+    case cudaDevAttrPciDomainId: *value = 0xfade; break;  // no device of this host
+    case cudaDevAttrPciBusId: *value = 0x3b + device; break;
+    case cudaDevAttrEccEnabled: *value = 1; break;
     case cudaDevAttrMaxPitch: *value = std::numeric_limits<int>::max(); break;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 227 * 1024; break;
     default: *value = 0;
