@@ -118,16 +118,19 @@ std::string name_of(const char* call, const LtProduct& p) {
                  p.batch > 1 ? str_cat(" batch=", p.batch) : "", " ", p.dtype);
 }
 
-// The first GEMM loads the library's kernels; NCCL collectives running concurrently with that have
-// hung (openxla/xla#38932).
+// The first GEMM of a dtype loads the library's kernels for it; NCCL collectives running concurrently
+// with that have hung (openxla/xla#38932).
 const DevicePreparation warmed([](CudaDevice& device) {
   constexpr std::int64_t kSize = 16;
-  const auto buffer = device.make_buffer(kSize * kSize * sizeof(float));
+  const auto buffer = device.make_buffer(kSize * kSize * sizeof(double));
   LtProduct product;
   product.m = product.n = product.k = kSize;
   product.a = product.b = product.d = {buffer->data(), kSize, kSize, kSize, 0};
   product.alpha = 0;
-  LtContext::of(device).run(product);
+  for (const DType dtype : {DType::F32, DType::BF16, DType::F16, DType::F64}) {
+    product.dtype = dtype;
+    LtContext::of(device).run(product);
+  }
 });
 
 }  // namespace

@@ -67,6 +67,12 @@ INSTANTIATE_TEST_SUITE_P(CublasLt, EveryLtEnd,
                                            "cublasLtMatrixLayoutDestroy"),
                          [](const auto& info) { return std::string(info.param); });
 
+TEST(CublasLt, IsWarmedUpInEveryDtype) {
+  FakeDriver::get().reset_counts();
+  const auto device = fake_device();
+  EXPECT_EQ(FakeDriver::get().calls("cublasLtMatmul"), 4U);  // f32, bf16, f16, f64
+}
+
 // The library may split a sum, and add the parts in bf16 unless told otherwise: on an H200, shapes
 // differed by a unit in the last place from the rounded exact sum.
 TEST(CublasLt, SumsOfBf16AreRoundedOnce) {
