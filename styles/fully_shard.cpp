@@ -57,7 +57,7 @@ void require_shardable(const NamedParameter& p, const Tensor* first) {
   CS_REQUIRE(x.ndim() > 0, "fully_shard: parameter '", p.name, "' (", x,
              ") has no dimension to cut; give it the shape [1], which broadcasts alike");
   CS_REQUIRE(is_floating(x.dtype()), "fully_shard: parameter '", p.name, "' (", x,
-             ") is not floating-point");
+             ") is none of f32, f64, bf16 and f16");
   CS_REQUIRE(first == nullptr || first->dtype() == x.dtype(), "fully_shard: parameter '", p.name,
              "' is ", x, ", but others of its group are ",
              first == nullptr ? x.dtype() : first->dtype(),

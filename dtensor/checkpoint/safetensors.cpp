@@ -37,8 +37,8 @@ std::string_view to_string(StoredType type) { return kTypes[static_cast<std::siz
 int bits_of(StoredType type) { return kTypes[static_cast<std::size_t>(type)].bits; }
 
 std::optional<DType> to_dtype(StoredType type) {
-  for (const DType dtype :
-       {DType::F32, DType::F64, DType::BF16, DType::F16, DType::I64, DType::I32, DType::Bool})
+  for (const DType dtype : {DType::F32, DType::F64, DType::BF16, DType::F16, DType::I64, DType::I32,
+                            DType::Bool, DType::F8E4M3, DType::F8E5M2})
     if (to_stored(dtype) == type) return dtype;
   return std::nullopt;
 }
@@ -52,6 +52,8 @@ StoredType to_stored(DType dtype) {
     case DType::I64: return StoredType::I64;
     case DType::I32: return StoredType::I32;
     case DType::Bool: return StoredType::Bool;
+    case DType::F8E4M3: return StoredType::F8_E4M3;
+    case DType::F8E5M2: return StoredType::F8_E5M2;
   }
   return StoredType::U8;
 }

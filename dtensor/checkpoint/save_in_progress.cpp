@@ -49,7 +49,7 @@ void check(const State& state, const SaveOptions& options, const TrainingFiles& 
   CS_REQUIRE(options.file_bytes > 0, "save: file_bytes must be at least 1, got ",
              options.file_bytes);
   CS_REQUIRE(!options.dtype || is_floating(*options.dtype), "save: dtype ", *options.dtype,
-             " is no floating-point type");
+             " is none of f32, f64, bf16 and f16");
   CS_REQUIRE(!beside.step || *beside.step >= 0, "save: step ", *beside.step, " is negative");
   for (const auto& [name, part] : beside.training)
     CS_REQUIRE(is_file_name(name), "save: training has '", shortened(name),

@@ -40,7 +40,8 @@ std::vector<TensorInfo> same_as_first(Infos in, const Attrs&) { return {in[0]}; 
 std::vector<OpDef::Sample> no_samples() { return {}; }
 
 void require_floating(std::string_view op, const TensorInfo& x) {
-  CS_REQUIRE(is_floating(x.dtype), op, ": ", x.dtype, x.shape, " is not floating-point");
+  CS_REQUIRE(is_floating(x.dtype), op, ": ", x.dtype, x.shape,
+             " is none of f32, f64, bf16 and f16");
 }
 
 int normalized_dims(std::string_view op, const Tensor& x, const Shape& normalized_shape) {

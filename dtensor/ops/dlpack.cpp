@@ -76,19 +76,22 @@ DLDataType stored_type(DType dtype) {
     case DType::I32:
     case DType::I64: return {kDLInt, bits, 1};
     case DType::Bool: return {kDLBool, bits, 1};
+    case DType::F8E4M3: return {kDLFloat8_e4m3fn, bits, 1};
+    case DType::F8E5M2: return {kDLFloat8_e5m2, bits, 1};
   }
   return {};
 }
 
 DType dtype_of_type(const DLDataType& type) {
-  for (const DType dtype :
-       {DType::F16, DType::F32, DType::F64, DType::BF16, DType::I32, DType::I64, DType::Bool}) {
+  for (const DType dtype : {DType::F16, DType::F32, DType::F64, DType::BF16, DType::I32, DType::I64,
+                            DType::Bool, DType::F8E4M3, DType::F8E5M2}) {
     const DLDataType known = stored_type(dtype);
     if (known.code == type.code && known.bits == type.bits && type.lanes == 1) return dtype;
   }
   fail(ErrorKind::BadInput,
-       str_cat("from_dlpack: code ", int{type.code}, " with ", int{type.bits}, " bits and ",
-               type.lanes, " lanes is none of f16, f32, f64, bf16, i32, i64 and bool; convert it"));
+       str_cat(
+           "from_dlpack: code ", int{type.code}, " with ", int{type.bits}, " bits and ", type.lanes,
+           " lanes is none of f16, f32, f64, bf16, i32, i64, bool, f8e4m3 and f8e5m2; convert it"));
 }
 
 // The N of "cuda:N".

@@ -205,7 +205,7 @@ bool draw_later(const Tensor& x, std::string_view who, Recipe::Write draw) {
   const auto recipe = defers_init() ? recipe_of(x) : nullptr;
   if (!recipe) return false;
   require_may_write(x, who);
-  CS_REQUIRE(is_floating(x.dtype()), "random: ", x, " is not floating-point");
+  CS_REQUIRE(is_floating(x.dtype()), "random: ", x, " is none of f32, f64, bf16 and f16");
   const RandomState now = random_state();
   recipe->add(x, true, {{"drew random stream", "of seed", now.next_stream, now.seed}},
               std::move(draw));

@@ -49,7 +49,8 @@ std::vector<TensorInfo> reduction_infer(Infos in, const Attrs& attrs) {
   const bool sums = r.op == ReduceOp::Sum || r.op == ReduceOp::Product;
   const bool any_dtype = r.op == ReduceOp::Max || r.op == ReduceOp::Min;
   CS_REQUIRE(is_floating(in[0].dtype) || any_dtype || (sums && in[0].dtype != DType::Bool),
-             function_of(r.op), ": ", in[0].dtype, in[0].shape, " is not floating-point");
+             function_of(r.op), ": ", in[0].dtype, in[0].shape,
+             " is none of f32, f64, bf16 and f16");
   const Shape out = remaining(in[0].shape, r.mask, r.keepdim);
   CS_REQUIRE(!is_extreme(r.op) || in[0].dtype == DType::Bool || numel(out) == 0 ||
                  count_over(in[0].shape, r.mask) > 0,

@@ -34,7 +34,7 @@ Tensor& Tensor::set_requires_grad(bool value) {
                          : static_cast<const OperatorView&>(*impl().copied_view).op->name,
              "; only leaves can be changed");
   CS_REQUIRE(!value || is_floating(dtype()), "set_requires_grad: ", *this,
-             " is not floating-point");
+             " is none of f32, f64, bf16 and f16");
   CS_REQUIRE(!value || !copied_view(), "set_requires_grad: ", *this,
              " is a copy that a view operator made, and what is written to it is written into ",
              copied_view()->of, ", which steps of a leaf would not reach; use its clone()");

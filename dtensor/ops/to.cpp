@@ -23,7 +23,7 @@ std::vector<TensorInfo> to_infer(Infos in, const Attrs& attrs) {
 Rule to_rule(Infos in, const Attrs& attrs) {
   Rule rule = elementwise_rule(in, attrs);
   const DType to = attrs.as<ToAttrs>().dtype;
-  if (to == DType::Bool) return rule;
+  if (to == DType::Bool || is_float8(to) || is_float8(in[0].dtype)) return rule;
   const bool wider = promoted(in[0].dtype, to) == to && in[0].dtype != DType::I64;
   if (wider && is_floating(in[0].dtype) == is_floating(to)) pass_one(rule, 0, Pass::Linear);
   pass_one(rule, 0, Pass::MonotoneIncreasing);

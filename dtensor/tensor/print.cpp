@@ -48,10 +48,10 @@ class ShownNumbers {
     if (dtype_ == DType::Bool) return value != 0 ? "true" : "false";
     if (std::isnan(value)) return "nan";
     if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
-    const char* form = !is_floating(dtype_) ? "{:.0f}"
-                       : exponent_          ? "{:.4e}"
-                       : whole_             ? "{:.0f}."
-                                            : "{:.4f}";
+    const char* form = !is_floating(dtype_) && !is_float8(dtype_) ? "{:.0f}"
+                       : exponent_                                ? "{:.4e}"
+                       : whole_                                   ? "{:.0f}."
+                                                                  : "{:.4f}";
     return fmt::format(fmt::runtime(form), value);
   }
 

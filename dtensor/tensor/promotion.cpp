@@ -16,6 +16,8 @@ int rank_of(DType dtype) {
     case DType::F16: return 3;
     case DType::F32: return 4;
     case DType::F64: return 5;
+    case DType::F8E4M3:
+    case DType::F8E5M2: break;
   }
   return 0;
 }
@@ -23,7 +25,7 @@ int rank_of(DType dtype) {
 enum class Category { Bool, Integer, Floating };
 Category category_of(DType dtype) {
   if (dtype == DType::Bool) return Category::Bool;
-  return is_floating(dtype) ? Category::Floating : Category::Integer;
+  return is_floating(dtype) || is_float8(dtype) ? Category::Floating : Category::Integer;
 }
 
 double largest(DType dtype) {
@@ -35,6 +37,8 @@ double largest(DType dtype) {
     case DType::F16: return 65504;
     case DType::F32: return std::numeric_limits<float>::max();
     case DType::F64: return std::numeric_limits<double>::max();
+    case DType::F8E4M3: return 448;
+    case DType::F8E5M2: return 57344;
   }
   return 0;
 }
@@ -47,6 +51,9 @@ DType with_weaker(DType stronger, DType weaker) {
 }  // namespace
 
 DType promoted(DType a, DType b) {
+  if (a != b && (is_float8(a) || is_float8(b)))
+    fail(ErrorKind::Unsupported,
+         str_cat("nothing computes with ", a, " and ", b, ": cast first, with to(x, DType::BF16)"));
   if (a != b && rank_of(a) == rank_of(b)) return DType::F32;  // neither bf16 nor f16 holds both
   return rank_of(a) > rank_of(b) ? a : b;
 }
@@ -62,7 +69,8 @@ bool can_store(DType result, DType destination) {
 }
 
 void require_fits(double value, DType dtype, const char* who) {
-  if (dtype == DType::Bool || (is_floating(dtype) && !std::isfinite(value))) return;
+  if (dtype == DType::Bool || (category_of(dtype) == Category::Floating && !std::isfinite(value)))
+    return;
   const double most = largest(dtype);
   const double least = dtype == DType::I32 ? -0x1p31 : dtype == DType::I64 ? -0x1p63 : -most;
   CS_REQUIRE(least <= value && value <= most, who, ": ", value, " does not fit ", dtype);

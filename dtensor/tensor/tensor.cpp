@@ -211,7 +211,7 @@ Tensor Tensor::from_values(const std::shared_ptr<Device>& device, const Shape& s
   Tensor out = empty(device, shape, dtype);
   CS_REQUIRE(static_cast<std::int64_t>(values.size()) == out.numel(),
              "from_values: ", values.size(), " values for shape ", shape);
-  if (!is_floating(dtype))
+  if (!is_floating(dtype) && !is_float8(dtype))
     for (const double value : values) require_fits(value, dtype, "from_values");
   require_not_recording(*device, "from_values", "copy from the host");
   // Kernels of other devices than the CPU cannot read host memory.

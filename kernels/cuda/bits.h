@@ -23,6 +23,10 @@ void with_bits(DType dtype, F&& f) {
 template <class Bits>
 Bits bits_of(DType dtype, double value) {
   Bits bits{};
+  if (is_float8(dtype)) {
+    store_float(dtype, &bits, 0, static_cast<float>(value));
+    return bits;
+  }
   with_any(dtype, [&](auto tag) {
     const auto element = converted<decltype(tag)>(value);
     if constexpr (sizeof element == sizeof bits) std::memcpy(&bits, &element, sizeof bits);

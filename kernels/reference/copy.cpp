@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kernels/convert.h"
 #include "kernels/reference/reference.h"
 #include "kernels/reference/typed.h"
@@ -5,6 +7,11 @@
 namespace coshard::kernels::reference {
 
 void run(const Copy& args) {
+  const DType to_dtype = args.to.dtype, from_dtype = args.from.dtype;
+  if (is_float8(to_dtype) || is_float8(from_dtype))
+    return walk<2>(args.to, {&args.to, &args.from}, [&](const auto& at) {
+      store_float(to_dtype, args.to.data, at[0], load_float(from_dtype, args.from.data, at[1]));
+    });
   with_any(args.to.dtype, [&](auto to_tag) {
     with_any(args.from.dtype, [&](auto from_tag) {
       using To = decltype(to_tag);
@@ -18,6 +25,12 @@ void run(const Copy& args) {
 }
 
 void run(const Fill& args) {
+  if (is_float8(args.dtype)) {
+    std::uint8_t byte = 0;
+    store_float(args.dtype, &byte, 0, static_cast<float>(args.value));
+    std::fill_n(as<std::uint8_t>(args.data), args.count, byte);
+    return;
+  }
   with_any(args.dtype, [&](auto tag) {
     using T = decltype(tag);
     const T value = converted<T>(args.value);

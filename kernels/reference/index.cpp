@@ -79,7 +79,7 @@ void run(const CheckIndex& args) {
 }
 
 void run(const Gather& args) {
-  with_any(args.out.dtype, [&](auto tag) {
+  with_moved(args.out.dtype, [&](auto tag) {
     using T = decltype(tag);
     const T* x = as<T>(static_cast<const void*>(args.x.data));
     T* out = as<T>(args.out.data);
@@ -117,7 +117,7 @@ void run(const Triangle& args) {
   const std::int64_t rows = y.shape[i_dim];
   const std::int64_t columns = y.shape[j_dim];
   y.ndim = x.ndim = i_dim;
-  with_any(args.y.dtype, [&](auto tag) {
+  with_moved(args.y.dtype, [&](auto tag) {
     using T = decltype(tag);
     const T* from = as<T>(static_cast<const void*>(x.data));
     T* to = as<T>(y.data);

@@ -19,6 +19,12 @@ double get(const T* data, std::int64_t at) {
   return static_cast<double>(data[at]);
 }
 
+// With a type of the dtype's size, for elements that are only moved.
+template <class F>
+void with_moved(DType dtype, F&& f) {
+  is_float8(dtype) ? f(std::uint8_t{}) : with_any(dtype, f);
+}
+
 // Rounds a double to T, via float for bf16 and f16.
 template <class T>
 T rounded(double value) {

@@ -139,6 +139,9 @@ std::int64_t larger_bytes(const Collective& c, int ranks, int rank) {
 
 void check_reduction(const Collective& c) {
   if (!is_reduction(c.kind)) return;
+  if (is_float8(c.dtype))
+    fail(ErrorKind::Unsupported, str_cat(to_string(c.kind), ": nothing computes with ", c.dtype,
+                                         ": reduce as bf16 or f32", location_text(c)));
   const bool extreme = c.reduce == Reduce::Min || c.reduce == Reduce::Max;
   CS_REQUIRE(c.dtype != DType::Bool || extreme, to_string(c.kind),
              ": bool supports min (and) and max (or), not ", to_string(c.reduce), location_text(c));

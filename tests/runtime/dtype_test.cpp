@@ -83,14 +83,82 @@ TEST(Float16, IsInfinityFrom65520On) {
   EXPECT_EQ(Float16(std::numeric_limits<float>::denorm_min()).bits, 0);
 }
 
+// All values of an 8-bit float by the definition of its format, and the nearest to a number.
+template <int kMantissa>
+struct ByDefinition {
+  static double value(int bits) {
+    const int most = kMantissa == 3 ? 0x7e : 0x7b, bias = kMantissa == 3 ? 7 : 15,
+              one = 1 << kMantissa;
+    const int size = bits & 127, exponent = size >> kMantissa, fraction = size % one;
+    if (size == 0x7c && kMantissa == 2) return bits < 128 ? HUGE_VAL : -HUGE_VAL;
+    if (size > most) return std::numeric_limits<double>::quiet_NaN();
+    const double magnitude = exponent == 0
+                                 ? std::ldexp(fraction, 1 - bias - kMantissa)
+                                 : std::ldexp(one + fraction, exponent - bias - kMantissa);
+    return bits < 128 ? magnitude : -magnitude;
+  }
+  static int nearest(double x) {
+    const int most = kMantissa == 3 ? 0x7e : 0x7b;
+    int best = 0;
+    for (int bits = 0; bits <= most + 1;
+         ++bits) {  // the one after the largest is as far as if it were a number
+      const double here = bits <= most ? value(bits) : 2 * value(most) - value(most - 1);
+      const double known = best <= most ? value(best) : 2 * value(most) - value(most - 1);
+      const double nearer = std::abs(here - std::abs(x)) - std::abs(known - std::abs(x));
+      if (nearer < 0 || (nearer == 0 && bits % 2 == 0)) best = bits;
+    }
+    return best | (std::signbit(x) ? 128 : 0);
+  }
+};
+
+template <int kMantissa>
+void expect_as_defined() {
+  using Defined = ByDefinition<kMantissa>;
+  for (int bits = 0; bits < 256; ++bits) {
+    Float8<kMantissa> small;
+    small.bits = static_cast<std::uint8_t>(bits);
+    const double want = Defined::value(bits), got = static_cast<float>(small);
+    EXPECT_EQ(std::isnan(got), std::isnan(want)) << bits;
+    if (std::isnan(want)) continue;
+    EXPECT_EQ(got, want) << bits;
+    EXPECT_EQ(std::signbit(got), bits >= 128) << bits;
+    EXPECT_EQ(Float8<kMantissa>(static_cast<float>(got)).bits, bits);
+    if (bits % 128 > (kMantissa == 3 ? 0x7d : 0x7a)) continue;
+    const auto middle = static_cast<float>((want + Defined::value(bits + 1)) / 2);
+    for (const float x : {middle, std::nextafter(middle, 0.0F), std::nextafter(middle, 2 * middle)})
+      EXPECT_EQ(Float8<kMantissa>(x).bits, Defined::nearest(x)) << x;
+  }
+  std::mt19937 engine(1);
+  std::uniform_real_distribution<double> exponent(-20, kMantissa == 3 ? 8.8 : 15.9);
+  for (int i = 0; i < 5000; ++i) {
+    const auto x = static_cast<float>(std::exp2(exponent(engine)) * (engine() % 2 == 0 ? 1 : -1));
+    EXPECT_EQ(Float8<kMantissa>(x).bits, Defined::nearest(x)) << x;
+  }
+}
+
+TEST(Float8, E4M3IsAsDefined) { expect_as_defined<3>(); }
+TEST(Float8, E5M2IsAsDefined) { expect_as_defined<2>(); }
+
+TEST(Float8, DoesNotSaturate) {
+  EXPECT_EQ(Float8E4M3(464.0F).bits, 0x7e);
+  EXPECT_EQ(Float8E4M3(465.0F).bits, 0x7f);
+  EXPECT_EQ(Float8E4M3(-HUGE_VALF).bits, 0xff);
+  EXPECT_EQ(Float8E5M2(61439.0F).bits, 0x7b);
+  EXPECT_EQ(Float8E5M2(61440.0F).bits, 0x7c);
+  EXPECT_EQ(Float8E5M2(-HUGE_VALF).bits, 0xfc);
+}
+
 TEST(DType, EveryOneHasANameASizeAndAType) {
-  const DType all[] = {DType::F32, DType::F64, DType::BF16, DType::F16,
-                       DType::I64, DType::I32, DType::Bool};
+  const DType all[] = {DType::F32, DType::F64,  DType::BF16,   DType::F16,   DType::I64,
+                       DType::I32, DType::Bool, DType::F8E4M3, DType::F8E5M2};
   for (const DType dtype : all) EXPECT_EQ(parse_dtype(to_string(dtype)), dtype);
   EXPECT_EQ(to_string(DType::F16), "f16");
   EXPECT_EQ(size_of(DType::F16), 2U);
   EXPECT_TRUE(is_floating(DType::F16));
   EXPECT_EQ(dtype_of<Float16>, DType::F16);
+  EXPECT_EQ(dtype_of<Float8E4M3>, DType::F8E4M3);
+  EXPECT_EQ(size_of(DType::F8E5M2), 1U);
+  EXPECT_FALSE(is_floating(DType::F8E5M2));
   EXPECT_THROW(parse_dtype("half"), Error);
 }
 

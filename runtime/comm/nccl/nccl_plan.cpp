@@ -269,6 +269,8 @@ ncclDataType_t nccl_type(DType dtype) {
     case DType::I64: return ncclInt64;
     case DType::I32: return ncclInt32;
     case DType::Bool: return ncclUint8;  // 0 or 1: min is and, max is or
+    case DType::F8E4M3:
+    case DType::F8E5M2: return ncclUint8;  // only moved
   }
   return ncclUint8;
 }

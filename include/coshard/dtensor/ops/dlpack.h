@@ -23,7 +23,15 @@ struct DLDevice {
   DLDeviceType device_type;
   std::int32_t device_id;
 };
-enum DLDataTypeCode { kDLInt = 0, kDLUInt = 1, kDLFloat = 2, kDLBfloat = 4, kDLBool = 6 };
+enum DLDataTypeCode {
+  kDLInt = 0,
+  kDLUInt = 1,
+  kDLFloat = 2,
+  kDLBfloat = 4,
+  kDLBool = 6,
+  kDLFloat8_e4m3fn = 10,
+  kDLFloat8_e5m2 = 12
+};
 struct DLDataType {
   std::uint8_t code, bits;
   std::uint16_t lanes;
