@@ -1,18 +1,16 @@
 #include "styles/adapter_config.h"
 
-#include <regex.h>
-
 #include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <set>
 
 #include "dtensor/checkpoint/file.h"
 #include "dtensor/checkpoint/strict_json.h"
 #include "styles/nn/config_text.h"
+#include "styles/python_pattern.h"
 
 namespace coshard {
 namespace {
@@ -20,7 +18,6 @@ namespace {
 using nn::ConfigJson;
 
 constexpr std::uint64_t kMostOfConfig = 100'000'000;
-constexpr std::size_t kMostOfPattern = 1000;  // bytes
 constexpr std::string_view kPrefix = "base_model.model.";
 
 // What tells where an adapter comes from, or has an effect only beside another key.
@@ -44,125 +41,6 @@ using Names = std::vector<std::string>;
 bool is_named(std::string_view path, const Names& names) {
   return std::ranges::any_of(
       names, [&](const std::string& name) { return path == name || path.ends_with("." + name); });
-}
-
-// A regular expression of Python as an extended one of POSIX with GNU's letters, which finds the same
-// whole matches; nullopt: it has what this does not translate (lookaround, flags, numbers and names
-// of groups, possessive quantifiers), or is wrong.
-class Translation {
- public:
-  explicit Translation(std::string_view text) : rest_(text) {}
-
-  std::optional<std::string> run() {
-    if (rest_.size() > kMostOfPattern || !std::ranges::all_of(rest_, is_ascii)) return std::nullopt;
-    while (!rest_.empty())
-      if (!step()) return std::nullopt;
-    if (depth_ != 0) return std::nullopt;
-    return "^(" + out_ + ")$";
-  }
-
- private:
-  static bool is_ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
-  static bool is_one_of(char c, std::string_view of) { return of.find(c) != std::string::npos; }
-  char take() {
-    const char c = rest_.front();
-    rest_.remove_prefix(1);
-    return c;
-  }
-  bool take_if(std::string_view text) {
-    if (!rest_.starts_with(text)) return false;
-    rest_.remove_prefix(text.size());
-    return true;
-  }
-
-  bool step() {
-    const char c = take();
-    if (c == '\\') return escape();
-    if (c == '[') return set();
-    if (is_one_of(c, "*+?{")) return quantifier(c);
-    can_repeat_ = c != '(' && c != '|';
-    if (c == '(' && rest_.starts_with("?") && !take_if("?:")) return false;
-    depth_ += c == '(' ? 1 : c == ')' ? -1 : 0;
-    after_group_ = c == ')';
-    out_ += c;
-    return depth_ >= 0;
-  }
-  bool escape() {
-    if (rest_.empty()) return false;
-    const char c = take();
-    can_repeat_ = !is_one_of(c, "bB");
-    after_group_ = false;
-    if (c == 'd' || c == 'D') {
-      out_ += c == 'd' ? "[0-9]" : "[^0-9]";
-    } else if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
-      if (!is_one_of(c, "wWsSbB")) return false;
-      out_ += std::string("\\") + c;
-    } else {
-      out_ += is_one_of(c, "<>'`") ? std::string(1, c) : std::string("\\") + c;  // GNU has others
-    }
-    return true;
-  }
-  bool set() {
-    out_ += take_if("^") ? "[^" : "[";
-    if (rest_.starts_with("]")) return false;
-    while (!rest_.empty()) {
-      const char c = take();
-      out_ += c;
-      if (c == ']') {
-        can_repeat_ = true;
-        after_group_ = false;
-        return true;
-      }
-      if (c == '[') return false;
-      if (c == '\\' && !escape_in_set()) return false;
-    }
-    return false;
-  }
-  bool escape_in_set() {
-    out_.pop_back();
-    const char c = rest_.empty() ? '\0' : take();
-    if (c == 'd') return out_ += "0-9", true;
-    if (c == 'w') return out_ += "a-zA-Z0-9_", true;
-    if (c == 's') return out_ += " \t\n\r\f\v", true;
-    out_ += c;
-    return std::ispunct(static_cast<unsigned char>(c)) != 0 && !is_one_of(c, "-^[]");
-  }
-  bool quantifier(char c) {
-    if (!can_repeat_) return false;
-    out_ += c;
-    if (c == '{' && !times()) return false;
-    can_repeat_ = false;  // neither possessive nor twice
-    take_if("?");         // lazy: the same whole matches
-    return true;
-  }
-  // "3}", "3,}" or "3,5}" of a single character; groups would take memory as products do.
-  bool times() {
-    const std::size_t end = rest_.find('}'), comma = rest_.find(',');
-    if (end == std::string_view::npos || after_group_) return false;
-    for (std::size_t i = 0; i < end; ++i)
-      if (i != comma && std::isdigit(static_cast<unsigned char>(rest_[i])) == 0) return false;
-    if (end == 0 || end > 7 || comma == 0) return false;
-    out_ += rest_.substr(0, end + 1);
-    rest_.remove_prefix(end + 1);
-    return true;
-  }
-
-  std::string_view rest_;
-  std::string out_;
-  int depth_ = 0;
-  bool can_repeat_ = false, after_group_ = false;
-};
-
-// null: it cannot be read.
-std::shared_ptr<const ::regex_t> pattern_of(const std::string& text) {
-  const std::optional<std::string> translated = Translation(text).run();
-  auto made = std::make_unique<::regex_t>();
-  if (!translated || ::regcomp(made.get(), translated->c_str(), REG_EXTENDED | REG_NOSUB) != 0)
-    return nullptr;
-  return {made.release(), [](::regex_t* pattern) {
-            ::regfree(pattern);
-            delete pattern;
-          }};
 }
 
 // The number of the layer of "model.layers.3.mlp", as PEFT finds it: the first number behind one of
@@ -250,11 +128,9 @@ class ConfigReader {
     const ConfigJson& value = *find(key);
     if (!value.is_string())
       return [names = names(key)](std::string_view path) { return is_named(path, names); };
-    const std::shared_ptr<const ::regex_t> pattern = pattern_of(value.get<std::string>());
+    auto pattern = python_fullmatch(value.get<std::string>());
     if (!pattern) refuse(key, "is a regular expression that is not supported; a list of names is");
-    return [pattern](std::string_view path) {
-      return ::regexec(pattern.get(), std::string(path).c_str(), 0, nullptr, 0) == 0;
-    };
+    return pattern;
   }
   Names names(const std::string& key) {
     const ConfigJson* value = find(key);
