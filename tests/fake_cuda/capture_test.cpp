@@ -24,11 +24,11 @@ struct Setting {
 };
 
 // The results of a training run that a program can see.
-struct Outcome {
+struct TrainingResults {
   std::vector<double> losses;
   std::vector<std::vector<double>> parameters, gradients;
   std::uint64_t next_stream = 0, seed = 0, calls = 0, host_waits = 0;
-  bool operator==(const Outcome& other) const {
+  bool operator==(const TrainingResults& other) const {
     return losses == other.losses && parameters == other.parameters &&
            gradients == other.gradients && next_stream == other.next_stream && seed == other.seed;
   }
@@ -71,7 +71,7 @@ Task<Tensor> one_step(Trained trained, Tensor ids) {
   co_return loss;
 }
 
-Task<void> train(World& world, Setting setting, bool captured, Outcome& outcome) {
+Task<void> train(World& world, Setting setting, bool captured, TrainingResults& outcome) {
   manual_seed(11);
   nn::Transformer model(small_model(setting), world);
   if (setting.ranks > 1) {
@@ -103,11 +103,11 @@ Task<void> train(World& world, Setting setting, bool captured, Outcome& outcome)
   outcome.seed = random_state().seed;
 }
 
-std::vector<Outcome> run_training(const Setting& setting, bool captured) {
+std::vector<TrainingResults> run_training(const Setting& setting, bool captured) {
   WorldOptions options = test_options(setting.ranks);
   options.communicator = setting.ranks > 1 ? "nccl" : options.communicator;
   options.timeout = std::chrono::seconds(60);
-  std::vector<Outcome> outcomes(static_cast<std::size_t>(setting.ranks));
+  std::vector<TrainingResults> outcomes(static_cast<std::size_t>(setting.ranks));
   const Program program = [&](World& world) {
     return train(world, setting, captured, outcomes[static_cast<std::size_t>(world.rank())]);
   };
@@ -116,10 +116,10 @@ std::vector<Outcome> run_training(const Setting& setting, bool captured) {
 }
 
 void expect_same(const Setting& setting, int seeds) {
-  const std::vector<Outcome> eager = run_training(setting, false);
+  const std::vector<TrainingResults> eager = run_training(setting, false);
   for (int seed = 1; seed <= seeds; ++seed) {
     FakeDriver::get().reseed(static_cast<std::uint64_t>(seed));
-    const std::vector<Outcome> captured = run_training(setting, true);
+    const std::vector<TrainingResults> captured = run_training(setting, true);
     for (std::size_t rank = 0; rank < eager.size(); ++rank)
       EXPECT_TRUE(captured[rank] == eager[rank]) << "rank " << rank << ", seed " << seed;
   }
@@ -140,7 +140,7 @@ TEST(CapturedStep, TrainsOverNcclAsTheEagerStepBitForBit) {
 }
 
 TEST(CapturedStep, AReplayIsAHandfulOfCallsAndWaitsForNothing) {
-  const Outcome eager = run_training({}, false)[0], captured = run_training({}, true)[0];
+  const TrainingResults eager = run_training({}, false)[0], captured = run_training({}, true)[0];
   std::printf("calls of a step: eager %d, replayed %d\n", static_cast<int>(eager.calls),
               static_cast<int>(captured.calls));
   EXPECT_GT(eager.calls, 200U);
