@@ -20,12 +20,12 @@ struct Boom : std::runtime_error {
 };
 
 struct Simulated {
-  ::testing::End end;
+  testing::End end;
   bool boom = false;  // it threw a Boom
 };
 // `end_of_rank` returns where to store a rank's own end.
 inline Simulated simulate_to_the_end(const WorldOptions& options, const Program& program,
-                                     const std::function<::testing::End&(int rank)>& end_of_rank,
+                                     const std::function<testing::End&(int rank)>& end_of_rank,
                                      std::uint64_t seed, const SimOptions& sim) {
   const auto noted = [&](World& world) {
     return testing::note_end(program(world), end_of_rank(world.rank()));

@@ -22,7 +22,7 @@ namespace coshard::testing {
 namespace {
 using namespace std::chrono_literals;
 using testing::counting;
-using ::testing::End;
+using testing::End;
 using testing::ends_of;
 using testing::quick_options;
 using testing::simulated_ends_of;

@@ -43,7 +43,7 @@ Report run_random_dtensors(std::uint64_t seed, const std::optional<Difference>& 
   };
   static_cast<Simulated&>(report) = simulate_to_the_end(
       options, [&](World& world) { return one_rank(world, seed, difference, its(world.rank())); },
-      [&](int rank) -> ::testing::End& { return its(rank).end; }, seed, sim);
+      [&](int rank) -> testing::End& { return its(rank).end; }, seed, sim);
   return report;
 }
 

@@ -32,7 +32,7 @@ struct RankReport {
   std::string wrong;             // the first result that is not what it should be
   bool different = false;        // the difference took place
   int checked = 0;               // results
-  ::testing::End end;
+  testing::End end;
 };
 struct Report : Simulated {  // of the whole
   std::vector<RankReport> ranks;

@@ -16,7 +16,7 @@ namespace coshard::testing {
 namespace {
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
-using ::testing::End;
+using testing::End;
 using testing::ends_of;
 using testing::keep_end;
 using testing::quick_options;

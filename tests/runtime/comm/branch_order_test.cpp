@@ -16,8 +16,8 @@ namespace coshard::testing {
 namespace {
 using namespace std::chrono_literals;
 using testing::await_work;
-using ::testing::Boom;
-using ::testing::End;
+using testing::Boom;
+using testing::End;
 using testing::ends_of;
 using testing::keep_end;
 using testing::quick_options;

@@ -269,7 +269,7 @@ TEST(Link, ADeadlineThatIsShorterIsATimeout) {
       co_await issued;
     };
     Task<void> bounded = with_deadline(100us, "the gradients", work);
-    ::testing::End end;
+    testing::End end;
     Task<void> kept = testing::keep_end(std::move(bounded), end);
     co_await std::move(kept);
     EXPECT_TRUE(end.is(ErrorKind::Timeout) && end.names("the gradients")) << end;
@@ -285,7 +285,7 @@ TEST(Link, ATimeoutSaysThatTheLinkIsBusy) {
     Task<std::int64_t> timed = time_of(communicator, call.collective);
     co_await std::move(timed);
   };
-  ::testing::End end;
+  testing::End end;
   try {
     on_virtual_ranks(2, linked(), body);
   } catch (...) {

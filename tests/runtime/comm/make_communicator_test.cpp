@@ -11,7 +11,7 @@
 
 namespace coshard::testing {
 namespace {
-using ::testing::Boom;
+using testing::Boom;
 using testing::quick_options;
 
 // What is issued on it is issued on another one.

@@ -33,7 +33,7 @@ namespace {
 namespace asio = boost::asio;
 using namespace std::chrono_literals;
 using AnyExecutor = asio::any_io_executor;
-using ::testing::Boom;
+using testing::Boom;
 
 // How an operation runs its last step on its handler's executor.
 enum class Way { Dispatch, Post, Defer, Strand, AsksLate, Timer };

@@ -20,7 +20,7 @@ namespace coshard::testing {
 namespace {
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
-using ::testing::End;
+using testing::End;
 using testing::in_virtual_time;
 using testing::keep_end;
 using testing::note_end;

@@ -32,8 +32,8 @@
 namespace coshard::testing {
 namespace asio = boost::asio;
 using Clock = std::chrono::steady_clock;
-using ::testing::Boom;
-using ::testing::End;
+using testing::Boom;
+using testing::End;
 using testing::end_of;
 using testing::keep_end;
 using testing::note_end;

@@ -17,7 +17,7 @@ using testing::bound_behind_a_sibling;
 using testing::bound_then_go_on;
 using testing::hour_long_collectives;
 using testing::issue_barrier;
-using ::testing::LongAwait;
+using testing::LongAwait;
 using testing::meet;
 using testing::run_all_bounded;
 using testing::simulate_bounded;

@@ -17,7 +17,7 @@ namespace coshard::testing {
 namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
-using ::testing::End;
+using testing::End;
 using testing::ends_of;
 using testing::quick_options;
 

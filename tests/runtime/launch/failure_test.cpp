@@ -21,9 +21,9 @@ namespace coshard::testing {
 namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
-using ::testing::Boom;
-using ::testing::Child;
-using ::testing::End;
+using testing::Boom;
+using testing::Child;
+using testing::End;
 using testing::in_child;
 using testing::note_end;
 using testing::quick_options;

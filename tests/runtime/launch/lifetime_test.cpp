@@ -31,7 +31,7 @@ namespace asio = boost::asio;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using testing::issue_barrier;
-using ::testing::Never;
+using testing::Never;
 using testing::quick_options;
 
 // Ends the process with 0 when `body` comes to its end within `seconds`.

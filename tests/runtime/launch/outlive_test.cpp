@@ -25,7 +25,7 @@ namespace asio = boost::asio;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using Socket = asio::local::stream_protocol::socket;
-using ::testing::Boom;
+using testing::Boom;
 using testing::quick_options;
 
 class Alive {

@@ -14,7 +14,7 @@
 
 namespace coshard::testing {
 namespace {
-using ::testing::Boom;
+using testing::Boom;
 
 Collective sum_in_place_of(std::vector<float>& data) {
   Collective c;

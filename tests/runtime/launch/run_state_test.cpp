@@ -18,9 +18,9 @@
 namespace coshard::testing {
 namespace {
 using namespace std::chrono_literals;
-using ::testing::Boom;
+using testing::Boom;
 using testing::compute_for;
-using ::testing::End;
+using testing::End;
 using testing::quick_options;
 
 // What the hooks of a run were called with, and when, in virtual time since its begin.

@@ -203,7 +203,7 @@ Task<void> run_out_in_clean_ups(World&) {
   unwinds_where_nothing_may_be_thrown();
   co_return;
 }
-void expect_one_error(const ::testing::Child& child) {
+void expect_one_error(const testing::Child& child) {
   EXPECT_EQ(child.code, 1) << child;
   const std::string text = child.text();
   EXPECT_EQ(text.find("error: "), 0U) << child;
@@ -255,7 +255,7 @@ TEST(Run, MemoryOrThreadsThatRunOutEndManyRanksWithOneErrorAtAnyLimit) {
   if (COSHARD_ASAN || COSHARD_TSAN) GTEST_SKIP() << "a sanitizer needs all addresses";
   for (more_bytes = std::size_t{100} << 20; more_bytes < std::size_t{900} << 20;
        more_bytes += std::size_t{25} << 20) {
-    const ::testing::Child child = testing::in_child(run_64_ranks_with_more_bytes, 60);
+    const testing::Child child = testing::in_child(run_64_ranks_with_more_bytes, 60);
     if (child.code != 0) {
       expect_one_error(child);
     }

@@ -20,8 +20,8 @@ namespace coshard::testing {
 namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
-using ::testing::Boom;
-using ::testing::Child;
+using testing::Boom;
+using testing::Child;
 using testing::in_child;
 using testing::quick_options;
 

@@ -21,8 +21,8 @@ namespace coshard::testing {
 namespace {
 
 using namespace std::chrono_literals;
-using ::testing::Boom;
-using ::testing::End;
+using testing::Boom;
+using testing::End;
 using testing::ends_of;
 using testing::sharing;
 using testing::sum_awaited;

@@ -20,9 +20,9 @@
 namespace coshard::testing {
 namespace {
 using namespace std::chrono_literals;
-using ::testing::End;
-using ::testing::Held;
-using ::testing::Never;
+using testing::End;
+using testing::Held;
+using testing::Never;
 
 WorldOptions ranks(int count, std::chrono::milliseconds timeout = 60s) {
   WorldOptions options;

@@ -24,7 +24,7 @@ namespace asio = boost::asio;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using testing::compute_for;
-using ::testing::End;
+using testing::End;
 using testing::keep_end;
 using testing::quick_options;
 using testing::simulated_ends_of;

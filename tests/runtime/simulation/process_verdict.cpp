@@ -56,7 +56,7 @@ std::string judge_lossy(std::uint64_t seed, Tally& tally) {
   }
   ++tally.failed;
   if (std::string wrong = wrong_in(report); !wrong.empty()) return "wrong numbers: " + wrong;
-  const ::testing::End& end = report.end;
+  const testing::End& end = report.end;
   const bool missing =
       (end.is(ErrorKind::Timeout) || end.is(ErrorKind::CommFailed)) && end.names("missing: ");
   const bool differ =
@@ -76,7 +76,7 @@ std::string judge_killed(std::uint64_t seed, Tally& tally) {
   sim.network.deaths.push_back({dead, dice.below(60)});
   const Report report = run_program(program, seed, std::nullopt, nullptr, sim);
   if (std::string wrong = wrong_in(report); !wrong.empty()) return "wrong numbers: " + wrong;
-  const auto names_it = [&](const ::testing::End& end) {
+  const auto names_it = [&](const testing::End& end) {
     return end.names(str_cat("process ", dead, " has died"));
   };
   if (!report.end.failed) {

@@ -288,7 +288,7 @@ Report run_program(const RandomProgram& program, std::uint64_t seed,
   };
   static_cast<Simulated&>(report) = simulate_to_the_end(
       options, [&](World& world) { return whole(world, program, difference, its(world.rank())); },
-      [&](int rank) -> ::testing::End& { return its(rank).end; }, seed,
+      [&](int rank) -> testing::End& { return its(rank).end; }, seed,
       sim_options(difference, events, std::move(sim)));
   return report;
 }

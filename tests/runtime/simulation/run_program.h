@@ -34,7 +34,7 @@ struct RankReport {
   bool began = false;
   bool different = false;   // the difference took place
   std::int64_t end_ns = 0;  // virtual
-  ::testing::End end;
+  testing::End end;
 };
 
 struct Report : Simulated {  // of the whole

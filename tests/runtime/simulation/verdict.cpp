@@ -116,7 +116,7 @@ std::optional<Difference> draw_difference(const RandomProgram& program, Dice& di
 
 // Which errors tell of it.
 bool fits(Differs how, const Report& report) {
-  const ::testing::End& end = report.end;
+  const testing::End& end = report.end;
   // Another branch of the rank that timed out was the first to end.
   const bool by_echo = end.is(ErrorKind::CommFailed) && end.names("timeout after 60");
   switch (how) {
@@ -186,7 +186,7 @@ std::string judge_difference(std::uint64_t seed, int processes) {
   for (std::size_t r = 0; r < report.ranks.size(); ++r) {
     const bool left = !report.ranks[r].began ||
                       (how == Differs::Leaves && static_cast<int>(r) == difference->rank);
-    const ::testing::End& end = report.ranks[r].end;
+    const testing::End& end = report.ranks[r].end;
     if (!left && !end.failed && may_be_late) continue;
     if (!left && !end.failed) return str_cat(name, "rank ", r, " did not notice");
     if (!left && !end.typed && !(how == Differs::Throws)) return str_cat(name, end);

@@ -22,9 +22,9 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using Memory = std::vector<float>;
-using ::testing::Boom;
-using ::testing::Child;
-using ::testing::End;
+using testing::Boom;
+using testing::Child;
+using testing::End;
 using testing::end_of;
 using testing::in_child;
 using testing::quick_options;
