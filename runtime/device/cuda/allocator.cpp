@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <map>
 
 #include <coshard/runtime/error.h>
 #include "runtime/device/cuda/api.h"
@@ -41,7 +40,8 @@ CudaAllocator::CudaAllocator(int device, CudaStream& compute) : device_(device),
 
 // All work is complete. Blocks still in use keep the pool alive (cuda.h, cudaMemPoolDestroy).
 CudaAllocator::~CudaAllocator() {
-  for (const Pending& waiting : pending_) free(waiting.block);
+  for (const auto& [stream, queue] : pending_)
+    for (const Pending& waiting : queue) free(waiting.block);
   log_cuda(cuda().MemPoolDestroy(pool_), "cudaMemPoolDestroy");
 }
 
@@ -79,15 +79,23 @@ void CudaAllocator::give(void* block, std::span<const std::shared_ptr<Event>> us
   spare_.push_back(blocks_.extract(block));
   in_use_ -= spare_.back().mapped().bytes;
   if (std::ranges::all_of(uses, followed)) return free(block);
-  pending_.push_back({block, {uses.begin(), uses.end()}});
+  wait_for({block, {uses.begin(), uses.end()}});
+}
+
+void CudaAllocator::wait_for(Pending freed) {
+  if (freed.uses.empty()) return free(freed.block);
+  pending_[freed.uses.back()->stream()].push_back(std::move(freed));
 }
 
 void CudaAllocator::collect() noexcept {
-  const auto done = [this](const auto& use) { return compute_.follows(*use) || over(*use); };
-  while (!pending_.empty() && std::ranges::all_of(pending_.front().uses, done)) {
-    free(pending_.front().block);
-    pending_.pop_front();
-  }
+  const auto done = [this](const Event& use) { return compute_.follows(use) || over(use); };
+  for (auto& [stream, queue] : pending_)
+    while (!queue.empty() && done(*queue.front().uses.back())) {
+      Pending front = std::move(queue.front());
+      queue.pop_front();
+      front.uses.pop_back();
+      wait_for(std::move(front));
+    }
 }
 
 // May run on a peer's or a user's thread, whose current device is restored.
@@ -101,10 +109,11 @@ void CudaAllocator::free(void* block) noexcept {
 
 void CudaAllocator::settle() {
   const std::scoped_lock lock(mutex_);
-  for (; !pending_.empty(); pending_.pop_front()) {
-    for (const auto& use : pending_.front().uses) compute_.wait(*use);
-    free(pending_.front().block);
-  }
+  for (auto& [stream, queue] : pending_)
+    for (; !queue.empty(); queue.pop_front()) {
+      for (const auto& use : queue.front().uses) compute_.wait(*use);
+      free(queue.front().block);
+    }
 }
 
 void CudaAllocator::trim() { check_cuda(cuda().MemPoolTrimTo(pool_, 0), "cudaMemPoolTrimTo"); }

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -54,10 +55,12 @@ class CudaAllocator {
   using Blocks = std::unordered_map<void*, Block>;
   struct Pending {  // freed, and still used by other streams
     void* block;
-    std::vector<std::shared_ptr<Event>> uses;
+    std::vector<std::shared_ptr<Event>> uses;  // those that are not known to be complete
   };
   void note(void* block, std::size_t bytes, std::string_view label);
-  void collect() noexcept;  // frees the oldest pending blocks whose uses are complete
+  void wait_for(Pending freed);
+  // Frees pending blocks whose uses are complete; queries one incomplete event per stream.
+  void collect() noexcept;
   void free(void* block) noexcept;
   std::size_t attribute(cudaMemPoolAttr which) const;
   std::string holders() const;
@@ -68,7 +71,9 @@ class CudaAllocator {
   mutable std::mutex mutex_;              // guards all below
   Blocks blocks_;                         // in use
   std::vector<Blocks::node_type> spare_;  // nodes of `blocks_`, so that no operator allocates
-  std::deque<Pending> pending_;           // in the order they were freed
+  // By the stream of the last of their uses, in the order they were freed: a stream that is slow
+  // does not hold back what others use.
+  std::map<const void*, std::deque<Pending>> pending_;
   std::size_t in_use_ = 0, peak_ = 0;
 };
 

@@ -1,5 +1,7 @@
 // Device memory: what is cached, what a full device says, and a caller's own allocator and stream.
 #include <deque>
+#include <initializer_list>
+#include <map>
 #include <random>
 
 #include "runtime/device/allocation_label.h"
@@ -129,6 +131,76 @@ TEST(CudaMemory, WhatAnotherStreamUsesIsKeptUntilItIsOverOrMemoryRunsOut) {
   const auto third = device->make_buffer(400 * 1024);
   EXPECT_EQ(third->data(), used.data);
   FakeDriver::get().clear_faults();
+}
+
+// The host never sees the work of `slow` complete. Create it before the device.
+class SlowStream {
+ public:
+  SlowStream() : before_(cuda()) {
+    table_ = below_ = before_;
+    table_.EventRecord = [](cudaEvent_t event, cudaStream_t stream) {
+      streams_[event] = stream;
+      return below_.EventRecord(event, stream);
+    };
+    table_.EventQuery = [](cudaEvent_t event) {
+      const cudaError_t status = below_.EventQuery(event);
+      return streams_[event] == slow ? cudaErrorNotReady : status;
+    };
+    use_cuda(&table_);
+  }
+  ~SlowStream() { use_cuda(&before_); }
+  SlowStream(const SlowStream&) = delete;
+  SlowStream& operator=(const SlowStream&) = delete;
+  static inline const void* slow = nullptr;
+
+ private:
+  const CudaApi& before_;
+  CudaApi table_{};
+  static inline CudaApi below_{};
+  static inline std::map<cudaEvent_t, const void*> streams_;
+};
+
+// Frees a buffer that work on the streams uses, and waits until the fast ones are past it.
+const void* freed_in_use(CudaDevice& device, std::initializer_list<Stream*> streams) {
+  const auto buffer = device.make_buffer(400 * 1024);
+  for (Stream* stream : streams) {
+    stream->wait(*device.compute_stream().record());
+    const auto use = stream->record();
+    buffer->used_until(use);
+    if (stream->native() != SlowStream::slow) use->synchronize(0);
+  }
+  return buffer->data();
+}
+
+TEST(CudaMemory, ASlowStreamHoldsBackOnlyItsOwnMemory) {
+  const SlowStream table;
+  const auto device = fake_device();
+  const auto slow = device->make_stream(StreamKind::Communication);
+  const auto other = device->make_stream(StreamKind::Communication);
+  SlowStream::slow = slow->native();
+  for (int i = 0; i < 20; ++i) freed_in_use(*device, {slow.get()});
+  const void* over = freed_in_use(*device, {other.get()});
+  FakeDriver::get().reset_counts();
+  EXPECT_EQ(device->make_buffer(400 * 1024)->data(), over);
+  EXPECT_EQ(calls("EventQuery"), 2U);  // one for each stream
+  EXPECT_EQ(calls("FreeAsync"), 2U);
+}
+
+TEST(CudaMemory, WhatTwoStreamsUseIsFreedAfterBoth) {
+  const SlowStream table;
+  const auto device = fake_device();
+  const auto a = device->make_stream(StreamKind::Communication);
+  const auto b = device->make_stream(StreamKind::Communication);
+  for (const Stream* slow : {a.get(), b.get()}) {
+    SlowStream::slow = slow->native();
+    freed_in_use(*device, {a.get(), b.get()});
+    FakeDriver::get().reset_counts();
+    for (int i = 0; i < 3; ++i) device->make_buffer(4000);
+    EXPECT_EQ(calls("FreeAsync"), 3U);
+    SlowStream::slow = nullptr;
+    for (int i = 0; i < 3; ++i) device->make_buffer(4000);
+    EXPECT_EQ(calls("FreeAsync"), 7U);
+  }
 }
 
 TEST(CudaMemory, TheCallersAllocatorAndStreamAreUsed) {
