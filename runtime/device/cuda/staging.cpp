@@ -45,15 +45,23 @@ void StagingRing::upload(void* to, const void* host, std::size_t bytes, Stream& 
   }
 }
 
+// The device fills up to kSlots slots while the host empties the oldest. After an error the slots
+// that the device still fills are free once take() has seen it finish.
 void StagingRing::download(void* host, const void* from, std::size_t bytes, Stream& stream,
                            std::int64_t deadline_ns) {
-  for (std::size_t at = 0; at < bytes; at += kSlotBytes) {
-    const std::size_t part = std::min(kSlotBytes, bytes - at);
-    std::size_t slot = 0;
-    char* staged = take(slot, deadline_ns);
-    move(staged, static_cast<const char*>(from) + at, part, cudaMemcpyDeviceToHost, stream);
-    stream.record()->synchronize(deadline_ns);
-    std::memcpy(static_cast<char*>(host) + at, staged, part);
+  const auto part = [&](std::size_t at) { return std::min(kSlotBytes, bytes - at); };
+  std::size_t slot = next_, filled = 0;
+  for (std::size_t at = 0; at < bytes; at += kSlotBytes, slot = (slot + 1) % kSlots) {
+    for (; filled < std::min(bytes, at + kSlots * kSlotBytes); filled += kSlotBytes) {
+      std::size_t next = 0;
+      char* staged = take(next, deadline_ns);
+      move(staged, static_cast<const char*>(from) + filled, part(filled), cudaMemcpyDeviceToHost,
+           stream);
+      busy_[next] = stream.record();
+    }
+    busy_[slot]->synchronize(deadline_ns);
+    busy_[slot] = nullptr;
+    std::memcpy(static_cast<char*>(host) + at, data_ + slot * kSlotBytes, part(at));
   }
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 // A ring of pinned host slots that pageable memory is staged through: an upload waits only for the
-// last use of its slot, normally long complete; a download waits for the stream. Owned by one
-// CudaDevice, used on its rank's thread.
+// last use of its slot, normally long complete; a download waits for the stream, with all slots in
+// flight. Owned by one CudaDevice, used on its rank's thread.
 #include <array>
 #include <cstddef>
 #include <memory>
