@@ -27,7 +27,9 @@ class PeerEngine {
   // Makes this device the calling thread's current one again, after work was queued on a peer's
   // streams.
   virtual void make_current() = 0;
-  virtual void copy(const StridedCopy& copy, Stream& stream) = 0;
+  // In any order: no copy reads or writes what another one writes.
+  virtual void copy(std::span<const StridedCopy> copies, Stream& stream) = 0;
+  void copy(const StridedCopy& one, Stream& stream) { copy(std::span(&one, 1), stream); }
   // target[i] = sources[0][i] op sources[1][i] op …, bit for bit as reduce_into (comm/local).
   virtual void reduce(DType dtype, Reduce reduce, std::span<const void* const> sources,
                       void* target, std::int64_t count, Stream& stream) = 0;

@@ -36,8 +36,9 @@ struct CudaModule {
 };
 
 // Changes with most changes of the structures that both sides share. kCudaInterface: to be raised
-// with the virtual functions of Device, Stream and CudaDevice, which change no size.
-constexpr std::size_t kCudaInterface = 1;
+// with the virtual functions of Device, Stream and CudaDevice and the parameters of CudaModule's
+// functions, which change no size.
+constexpr std::size_t kCudaInterface = 2;
 constexpr std::size_t kCudaLayout =
     1000000000 * kCudaInterface + sizeof(CudaHost) + 1000 * sizeof(CudaModule) +
     1000000 * (sizeof(KernelTable) + sizeof(CudaDevice)) + sizeof(CudaApi) + sizeof(CudaLaunch);

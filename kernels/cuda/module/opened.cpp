@@ -74,8 +74,8 @@ void reduce_on_device(CudaDevice& device, DType dtype, Reduce reduce,
   kernels::module().reduce(device, dtype, reduce, sources, target, count, stream);
 }
 
-void copy_rows_on_device(CudaDevice& device, const StridedCopy& copy, void* stream) {
-  kernels::module().copy_rows(device, copy, stream);
+void copy_rows_on_device(CudaDevice& device, std::span<const StridedCopy> copies, void* stream) {
+  kernels::module().copy_rows(device, copies, stream);
 }
 
 const KernelEntry* first_kernel() noexcept { return kernels::module().first_kernel(); }

@@ -149,14 +149,14 @@ void NcclCommunicator::launch(NcclFlight& flight) {
   const bool timed = flight.event.id != 0;
   const auto record = [&] { return timed ? stream_->record_timed() : stream_->record(); };
   if (timed) operation.started = record();
-  for (const StridedCopy& copy : operation.plan.before) device.peers()->copy(copy, *stream_);
+  device.peers()->copy(operation.plan.before, *stream_);
   const bool by_parts = !operation.plan.round_of.empty();
   if (by_parts) operation.begun = record();
   for (const auto& round : operation.plan.rounds) {
     if (!round.empty()) hand_over(round, flight);
     if (by_parts) operation.rounds.push_back(record());
   }
-  for (const StridedCopy& copy : operation.plan.after) device.peers()->copy(copy, *stream_);
+  device.peers()->copy(operation.plan.after, *stream_);
   domain_->last = record();
   const std::scoped_lock lock(mutex_);
   operation.done = domain_->last;

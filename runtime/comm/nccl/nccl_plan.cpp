@@ -99,16 +99,11 @@ class Planner {
   // The local part is copied, not sent. Both pieces have the same elements in the same order.
   void keep(void* recv, const Piece& to, const void* send, const Piece& from) {
     if (from.count() == 0) return;
-    char* target = at(recv, to.offset);
     const char* source = at(send, from.offset);
-    if (to.dense()) {
-      plan_.before.push_back(copy(target, from.run, source, from.pitch, from));
-    } else if (from.dense()) {
-      plan_.before.push_back(copy(target, to.pitch, source, to.run, to));
+    if (from.dense() && !to.dense()) {
+      plan_.before.push_back(copy(at(recv, to.offset), to.pitch, source, to.run, to));
     } else {
-      void* middle = scratch_(static_cast<std::size_t>(from.count() * bytes_));
-      plan_.before.push_back(copy(middle, from.run, source, from.pitch, from));
-      plan_.before.push_back(copy(target, to.pitch, middle, to.run, to));
+      plan_.before.push_back(copy(unpacked(recv, to), from.run, source, from.pitch, from));
     }
   }
 

@@ -1,6 +1,7 @@
 #pragma once
 // What one rank does for a collective: copies before, NCCL calls in rounds, copies after. A pure
-// function of the collective; the calls of a round form one NCCL group. Values; any thread.
+// function of the collective; the calls of a round form one NCCL group, and the copies before, like
+// those after, are independent of each other. Values; any thread.
 #include <nccl.h>
 
 #include <cstddef>

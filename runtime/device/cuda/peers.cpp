@@ -36,10 +36,12 @@ class CudaPeers final : public PeerEngine {
     static_cast<CudaDevice&>(peer).allow_access(device_.index());
   }
 
-  void copy(const StridedCopy& c, Stream& stream) override {
+  void copy(std::span<const StridedCopy> copies, Stream& stream) override {
+    if (copies.size() != 1) return copy_rows_on_device(device_, copies, stream.native());
+    const StridedCopy& c = copies[0];
     if (c.rows == 0 || c.bytes == 0) return;
     const bool dense = c.rows == 1 || (c.to_pitch == c.bytes && c.from_pitch == c.bytes);
-    if (!dense) return copy_rows_on_device(device_, c, stream.native());
+    if (!dense) return copy_rows_on_device(device_, copies, stream.native());
     check_cuda(cuda().MemcpyAsync(c.to, c.from, static_cast<std::size_t>(c.bytes * c.rows),
                                   cudaMemcpyDefault, native(stream)),
                "copy from a peer");

@@ -96,7 +96,8 @@ TEST_F(Module, ReducesAndCopiesForCommunicators) {
   const void* sources[] = {memory->data(), memory->data()};
   reduce_on_device(*device_, DType::F32, Reduce::Sum, sources, memory->data(), 64, nullptr);
   EXPECT_EQ(launches, 1);
-  copy_rows_on_device(*device_, {memory->data(), memory->data(), 4, 16, 64, 64}, nullptr);
+  const StridedCopy copy{memory->data(), memory->data(), 4, 16, 64, 64};
+  copy_rows_on_device(*device_, {&copy, 1}, nullptr);
   EXPECT_EQ(launches, 2);
 }
 

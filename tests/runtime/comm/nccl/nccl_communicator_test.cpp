@@ -201,6 +201,37 @@ TEST(NcclCollectives, ABarrierAndAnInPlaceSumWork) {
   });
 }
 
+// How many kernels four ranks launch together.
+std::uint64_t launches_of(const Collective& c) {
+  std::uint64_t launches = 0;
+  on_nccl_ranks({.ranks = 4}, [&](NcclRank& mine) {
+    const auto meet = [&] { mine.host->issue(Collective()).wait(); };
+    meet();
+    if (mine.rank == 0) FakeDriver::get().reset_counts();
+    meet();
+    take_fake_nccl_trace(mine.rank);
+    same_as_on_host(mine, c);
+    meet();
+    if (mine.rank == 0) launches = FakeDriver::get().calls("Launch");
+    EXPECT_EQ(take_fake_nccl_trace(mine.rank),
+              str_cat("nccl", c.kind == CollectiveKind::AllGather ? "AllGather" : "ReduceScatter"));
+    meet();
+  });
+  return launches;
+}
+
+TEST(NcclCollectives, StridedShardsAreCopiedByOneKernelPerRank) {
+  Collective c;
+  c.kind = CollectiveKind::AllGather;
+  c.outer = 3;
+  c.extent = 8;
+  EXPECT_EQ(launches_of(c), 4U);
+  c.kind = CollectiveKind::ReduceScatter;
+  EXPECT_EQ(launches_of(c), 4U);
+  c.outer = 1;
+  EXPECT_EQ(launches_of(c), 0U);
+}
+
 Collective gather_of(const NcclNumbers& from, const NcclNumbers& to) {
   Collective c;
   c.kind = CollectiveKind::AllGather;

@@ -82,6 +82,35 @@ TEST(CopyOfRows, IsOneKernelUnlessTheRowsLieSideBySide) {
   EXPECT_EQ(launches({to.data, from.data, 4, 64, 64, 128}), 1U);
 }
 
+// Of different shapes, some empty, some dense.
+TEST(CopyOfRows, ManyCopiesAreOneKernelForEvery32) {
+  const auto device = fake_device();
+  std::mt19937 engine(static_cast<unsigned>(FakeDriver::get().draw()));
+  for (const std::size_t count : {0, 2, 32, 33, 70}) {
+    const std::size_t width = 16 << engine() % 3;
+    const Region from(*device, 70 * 8 * width, 0), to(*device, 70 * 8 * width, 0);
+    Bytes values(from.bytes), want(to.bytes, 0);
+    for (std::uint8_t& value : values) value = static_cast<std::uint8_t>(engine());
+    from.put(values);
+    to.put(want);
+    std::vector<StridedCopy> copies;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t some = i % 32 == 0 ? 1 : 0;  // no batch is empty
+      const std::size_t at = i * 8 * width, rows = some + engine() % 4,
+                        bytes = some + engine() % width;
+      copies.push_back({to.data + at, from.data + at, static_cast<std::int64_t>(rows),
+                        static_cast<std::int64_t>(bytes), static_cast<std::int64_t>(width),
+                        static_cast<std::int64_t>(2 * width)});
+      for (std::size_t row = 0; row < rows; ++row)
+        std::memcpy(want.data() + at + row * width, values.data() + at + row * 2 * width, bytes);
+    }
+    FakeDriver::get().reset_counts();
+    device->peers()->copy(copies, device->compute_stream());
+    EXPECT_EQ(FakeDriver::get().calls("Launch"), (count + 31) / 32);
+    EXPECT_EQ(to.get(), want);
+  }
+}
+
 // cudaMemcpy2DAsync refuses a pitch above cudaDevAttrMaxPitch, 2^31 - 1.
 TEST(CopyOfRows, TakesPitchesThatNoCopyEngineTakes) {
   constexpr std::int64_t kPitch = (std::int64_t{1} << 31) + 64;
@@ -96,8 +125,8 @@ TEST(CopyOfRows, TakesPitchesThatNoCopyEngineTakes) {
       static_cast<std::uint8_t*>(far)[i] = static_cast<std::uint8_t>(i);
       static_cast<std::uint8_t*>(far)[kPitch + i] = static_cast<std::uint8_t>(32 + i);
     }
-    copy_rows_on_device(*device, {to.data, far, 2, 32, 32, kPitch},
-                        device->compute_stream().native());
+    const StridedCopy copy{to.data, far, 2, 32, 32, kPitch};
+    copy_rows_on_device(*device, {&copy, 1}, device->compute_stream().native());
     const Bytes got = to.get();
     for (std::size_t i = 0; i < 64; ++i) EXPECT_EQ(got[i], i);
   }
