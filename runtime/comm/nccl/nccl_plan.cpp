@@ -56,11 +56,15 @@ class Planner {
  private:
   std::int64_t whole() const { return c_.outer * c_.extent * c_.inner; }
   ShardExtent cut(int rank) const { return shard_extent(c_.counts, c_.extent, ranks_, rank); }
-  bool equal_cuts() const {
-    for (int r = 1; r < ranks_; ++r)
-      if (cut(r).size != cut(0).size) return false;
-    return true;
+  // The size to which shards are padded for a collective of equal parts: that of the largest; 0 if
+  // that would double the data or more. Ranks agree, since it depends on the cuts alone.
+  std::int64_t padded_size() const {
+    std::int64_t most = 0;
+    for (int r = 0; r < ranks_; ++r) most = std::max(most, cut(r).size);
+    return most * ranks_ < 2 * cut(0).total ? most : 0;
   }
+  // Whether each rank's part is in the whole as it is in a collective of equal parts.
+  bool in_place(std::int64_t size) const { return c_.outer == 1 && size * ranks_ == cut(0).total; }
   const char* at(const void* base, std::int64_t element) const {
     return static_cast<const char*>(base) + element * bytes_;
   }
@@ -117,7 +121,7 @@ class Planner {
   void gather() {
     const Piece mine{0, 1, c_.outer * cut(rank_).size * c_.inner, 0};
     if (choice_.by_parts && ranks_ > 1) return gather_by_parts(mine);
-    if (equal_cuts()) return gather_equal(mine.run);
+    if (const std::int64_t size = padded_size(); size > 0) return gather_padded(mine, size);
     for (int r = 0; r < ranks_; ++r) {
       const Piece piece = piece_of(cut(r), c_.outer, c_.inner);
       if (piece.count() == 0) continue;
@@ -126,14 +130,22 @@ class Planner {
     }
   }
 
-  void gather_equal(std::int64_t count) {
-    if (c_.outer == 1 || count == 0) return call(NcclCallKind::AllGather, c_.send, c_.recv, count);
+  void gather_padded(const Piece& mine, std::int64_t size) {
+    const std::int64_t count = c_.outer * size * c_.inner;
+    if (in_place(size) || count == 0) return call(NcclCallKind::AllGather, c_.send, c_.recv, count);
     void* all = scratch_(static_cast<std::size_t>(count * ranks_ * bytes_));
-    call(NcclCallKind::AllGather, c_.send, all, count);
+    const void* send = c_.send;
+    if (mine.count() < count) {  // what follows it there is sent too, and unpacked by no rank
+      send = at(all, rank_ * count);
+      if (mine.count() > 0)
+        plan_.before.push_back(copy(at(all, rank_ * count), mine.run, c_.send, mine.run, mine));
+    }
+    call(NcclCallKind::AllGather, send, all, count);
     for (int r = 0; r < ranks_; ++r) {
       const Piece piece = piece_of(cut(r), c_.outer, c_.inner);
-      plan_.after.push_back(
-          copy(at(c_.recv, piece.offset), piece.pitch, at(all, r * count), piece.run, piece));
+      if (piece.count() > 0)
+        plan_.after.push_back(
+            copy(at(c_.recv, piece.offset), piece.pitch, at(all, r * count), piece.run, piece));
     }
   }
 
@@ -155,8 +167,7 @@ class Planner {
   }
 
   void reduce_scatter() {
-    const auto result = c_.outer * cut(rank_).size * c_.inner;
-    if (equal_cuts()) return reduce_scatter_equal(result);
+    if (const std::int64_t size = padded_size(); size > 0) return reduce_scatter_padded(size);
     for (int r = 0; r < ranks_; ++r) {
       const Piece piece = piece_of(cut(r), c_.outer, c_.inner);
       if (piece.count() == 0) continue;
@@ -165,16 +176,25 @@ class Planner {
     }
   }
 
-  void reduce_scatter_equal(std::int64_t count) {
-    if (c_.outer == 1 || count == 0)
+  // A smaller shard is padded with its neighbours, so that only values of the program are reduced:
+  // from begin(r) on, `size` positions include those of rank r.
+  void reduce_scatter_padded(std::int64_t size) {
+    const std::int64_t count = c_.outer * size * c_.inner, total = cut(0).total;
+    if (in_place(size) || count == 0)
       return call(NcclCallKind::ReduceScatter, c_.send, c_.recv, count);
+    const auto begin = [&](int r) { return std::min(cut(r).offset, total - size); };
     void* all = scratch_(static_cast<std::size_t>(count * ranks_ * bytes_));
     for (int r = 0; r < ranks_; ++r) {
-      const Piece piece = piece_of(cut(r), c_.outer, c_.inner);
+      const Piece piece = piece_of({size, begin(r), total}, c_.outer, c_.inner);
       plan_.before.push_back(
           copy(at(all, r * count), piece.run, at(c_.send, piece.offset), piece.pitch, piece));
     }
-    call(NcclCallKind::ReduceScatter, all, c_.recv, count);
+    const ShardExtent mine = cut(rank_);
+    void* recv = mine.size == size ? c_.recv : at(all, rank_ * count);
+    call(NcclCallKind::ReduceScatter, all, recv, count);
+    if (mine.size == size || mine.size == 0) return;
+    const Piece piece = piece_of({mine.size, mine.offset - begin(rank_), size}, c_.outer, c_.inner);
+    plan_.after.push_back(copy(c_.recv, piece.run, at(recv, piece.offset), piece.pitch, piece));
   }
 
   void scatter() {

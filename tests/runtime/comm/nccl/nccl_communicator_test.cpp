@@ -87,7 +87,7 @@ TEST(NcclCollectives, EveryReductionOfEveryTypeIsWhatItIsOnTheHost) {
   }
 }
 
-// Cuts of 12 positions: equal, uneven, all at one rank.
+// Cuts of 12 positions: equal, uneven, all at one rank, PyTorch's chunks, and these backwards.
 std::vector<Counts> nccl_cuts(int ranks) {
   std::vector<std::int64_t> uneven(static_cast<std::size_t>(ranks)), first = uneven;
   std::int64_t left = 12;
@@ -95,7 +95,13 @@ std::vector<Counts> nccl_cuts(int ranks) {
     left -= uneven[r] = std::min<std::int64_t>(left, static_cast<std::int64_t>(r % 3) * 2);
   uneven.back() = left;
   first[0] = 12;
-  return {nullptr, nccl_counts(uneven), nccl_counts(first)};
+  std::vector<std::int64_t> chunks(uneven.size(), 0);
+  const std::int64_t most = std::min(12, 12 / ranks + 1);
+  for (std::size_t r = 0, from = 0; r < chunks.size(); ++r, from += static_cast<std::size_t>(most))
+    chunks[r] = std::clamp<std::int64_t>(12 - static_cast<std::int64_t>(from), 0, most);
+  const std::vector<std::int64_t> backwards(chunks.rbegin(), chunks.rend());
+  return {nullptr, nccl_counts(uneven), nccl_counts(first), nccl_counts(chunks),
+          nccl_counts(backwards)};
 }
 
 TEST(NcclCollectives, CutsThatAreUnevenEmptyOrStridedArriveInTheirPlaces) {
@@ -230,6 +236,20 @@ TEST(NcclCollectives, StridedShardsAreCopiedByOneKernelPerRank) {
   EXPECT_EQ(launches_of(c), 4U);
   c.outer = 1;
   EXPECT_EQ(launches_of(c), 0U);
+}
+
+TEST(NcclCollectives, UnevenShardsAreOneCallAndOneKernelPerRank) {
+  Collective c;
+  c.extent = 10;
+  c.counts = nccl_counts({3, 3, 3, 1});
+  for (const std::int64_t outer : {1, 2}) {
+    c.outer = outer;
+    c.kind = CollectiveKind::AllGather;
+    EXPECT_EQ(launches_of(c), 4U);
+    // The last rank unpacks its sum: rows unless they lie side by side.
+    c.kind = CollectiveKind::ReduceScatter;
+    EXPECT_EQ(launches_of(c), outer == 1 ? 4U : 5U);
+  }
 }
 
 Collective gather_of(const NcclNumbers& from, const NcclNumbers& to) {

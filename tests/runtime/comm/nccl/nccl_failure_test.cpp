@@ -30,7 +30,7 @@ void use_all(NcclRank& mine) {
   c.extent = 4;
   issue(CollectiveKind::AllGather);
   issue(CollectiveKind::ReduceScatter);
-  c.counts = std::make_shared<const std::vector<std::int64_t>>(std::vector<std::int64_t>{1, 3});
+  c.counts = std::make_shared<const std::vector<std::int64_t>>(std::vector<std::int64_t>{0, 4});
   issue(CollectiveKind::ReduceScatter);
   c.counts = nullptr;
   c.send_counts = c.recv_counts =
