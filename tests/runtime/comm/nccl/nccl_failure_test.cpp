@@ -319,6 +319,7 @@ TEST_F(NcclFailure, AFailedGroupLeavesTheOthersUsable) {
   const auto outcomes = nccl_outcomes({.ranks = 2}, [](NcclRank& mine) {
     const std::vector<int> both{0, 1};
     const auto group = mine.comm->subgroup(both, "dp");
+    mine.host->issue(Collective()).wait();  // until both have it: a poisoned one cannot be made
     group->poison("enough");
     const NcclNumbers numbers(mine, {1, 2});
     EXPECT_TRUE(outcome_of([&] { group->issue(nccl_sum_of(numbers)).wait(); }).failed);
