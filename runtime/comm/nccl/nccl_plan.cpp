@@ -135,7 +135,9 @@ class Planner {
     if (in_place(size) || count == 0) return call(NcclCallKind::AllGather, c_.send, c_.recv, count);
     void* all = scratch_(static_cast<std::size_t>(count * ranks_ * bytes_));
     const void* send = c_.send;
-    if (mine.count() < count) {  // what follows it there is sent too, and unpacked by no rank
+    // All ranks alike: NCCL wants registered buffers of all of them or of none. What follows a
+    // smaller shard there is sent too, and unpacked by no rank.
+    if (size * ranks_ > cut(0).total) {
       send = at(all, rank_ * count);
       if (mine.count() > 0)
         plan_.before.push_back(copy(at(all, rank_ * count), mine.run, c_.send, mine.run, mine));
@@ -190,9 +192,10 @@ class Planner {
           copy(at(all, r * count), piece.run, at(c_.send, piece.offset), piece.pitch, piece));
     }
     const ShardExtent mine = cut(rank_);
-    void* recv = mine.size == size ? c_.recv : at(all, rank_ * count);
+    const bool even = size * ranks_ == total;
+    void* recv = even ? c_.recv : at(all, rank_ * count);
     call(NcclCallKind::ReduceScatter, all, recv, count);
-    if (mine.size == size || mine.size == 0) return;
+    if (even || mine.size == 0) return;
     const Piece piece = piece_of({mine.size, mine.offset - begin(rank_), size}, c_.outer, c_.inner);
     plan_.after.push_back(copy(c_.recv, piece.run, at(recv, piece.offset), piece.pitch, piece));
   }
