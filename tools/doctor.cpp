@@ -108,7 +108,7 @@ class Doctor {
       if (devices[i].name.find(" MIG ") != std::string::npos)
         notes_.push_back(
             fmt::format("{}:{} is a MIG instance: a process uses one, named by "
-                        "CUDA_VISIBLE_DEVICES, and NCCL connects no two of a GPU",
+                        "CUDA_VISIBLE_DEVICES, and NCCL before 2.30 connects no two of a GPU",
                         name, i));
     for (const DeviceDescription& one : devices) {
       if (one.numa_node == devices.front().numa_node) continue;

@@ -126,7 +126,7 @@ const DevicePreparation warmed([](CudaDevice& device) {
   LtProduct product;
   product.m = product.n = product.k = kSize;
   product.a = product.b = product.d = {buffer->data(), kSize, kSize, kSize, 0};
-  product.alpha = 0;
+  run(device, Fill{buffer->data(), DType::F64, kSize * kSize, 0});
   for (const DType dtype : {DType::F32, DType::BF16, DType::F16, DType::F64}) {
     product.dtype = dtype;
     LtContext::of(device).run(product);
