@@ -16,9 +16,7 @@ void with_floating(DType dtype, F&& f) {
     case DType::BF16: return f(BFloat16{});
     case DType::F16: return f(Float16{});
     case DType::F8E4M3:
-    case DType::F8E5M2:
-      fail(ErrorKind::Unsupported,
-           str_cat("nothing computes with ", dtype, ": cast it first, with to(x, DType::BF16)"));
+    case DType::F8E5M2: fail_without_arithmetic(dtype);
     default: fail(ErrorKind::Unsupported, str_cat("expected a floating-point dtype, got ", dtype));
   }
 }

@@ -20,6 +20,11 @@ constexpr std::array<std::pair<std::string_view, DType>, 9> kNames{{
 }};
 }  // namespace
 
+void fail_without_arithmetic(DType dtype) {
+  fail(ErrorKind::Unsupported,
+       str_cat("nothing computes with ", dtype, ": cast it first, with to(x, DType::BF16)"));
+}
+
 std::string_view to_string(DType dtype) {
   for (const auto& [name, value] : kNames)
     if (value == dtype) return name;

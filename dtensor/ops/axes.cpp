@@ -40,6 +40,7 @@ std::vector<TensorInfo> same_as_first(Infos in, const Attrs&) { return {in[0]}; 
 std::vector<OpDef::Sample> no_samples() { return {}; }
 
 void require_floating(std::string_view op, const TensorInfo& x) {
+  if (is_float8(x.dtype)) fail_without_arithmetic(x.dtype);
   CS_REQUIRE(is_floating(x.dtype), op, ": ", x.dtype, x.shape,
              " is none of f32, f64, bf16 and f16");
 }

@@ -20,7 +20,7 @@ const OpDef& logsumexp_op() {
 
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim, CallSite site) {
   const OperatorCall user(site);
-  const Tensor real = is_floating(x.dtype()) ? x : to(x, DType::F32);
+  const Tensor real = to(x, floating_type(x.dtype()));
   return reduce(logsumexp_op(), ReduceOp::LogSumExp, real, dims, keepdim);
 }
 

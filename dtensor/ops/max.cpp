@@ -68,7 +68,10 @@ const OpDef& max_op() {
 // --- along a sharded dimension: each part's extreme and its index, as a pair in one tensor, then
 // the extreme of all parts ---
 
-DType pair_dtype(DType dtype) { return is_floating(dtype) ? DType::F64 : DType::I64; }
+DType pair_dtype(DType dtype) {
+  if (is_float8(dtype)) fail_without_arithmetic(dtype);
+  return is_floating(dtype) ? DType::F64 : DType::I64;
+}
 
 struct MaxOfPartsAttrs {
   bool largest;

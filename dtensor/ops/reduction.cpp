@@ -227,7 +227,10 @@ Tensor reduce(const OpDef& op, ReduceOp kernel, const Tensor& x, const Dims& dim
   return call1(op, {x}, ReductionAttrs{kernel, mask, keepdim, alpha});
 }
 
-Tensor as_sum_dtype(const Tensor& x) { return is_floating(x.dtype()) ? x : to(x, DType::I64); }
+Tensor as_sum_dtype(const Tensor& x) {
+  if (is_float8(x.dtype())) fail_without_arithmetic(x.dtype());
+  return is_floating(x.dtype()) ? x : to(x, DType::I64);
+}
 
 Tensor as_statistic(const Tensor& x) {
   return is_floating(x.dtype()) ? to(x, statistic_dtype(x.dtype())) : x;

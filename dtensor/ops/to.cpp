@@ -165,6 +165,8 @@ const OpDef& copy_op() {
 Tensor to(const Tensor& x, DType dtype, CallSite site) {
   const OperatorCall user(site);
   if (x.dtype() == dtype) return x;
+  CS_REQUIRE(!is_float8(dtype) || !grad_enabled() || !x.requires_grad(), "to: ", x,
+             " requires a gradient, which ", dtype, " does not have: cast its detach()");
   const ToAttrs attrs{dtype};
   if (is_floating(x.dtype()) && is_floating(dtype)) return call1(to_op(), {x}, attrs);
   return call_untaped(to_op(), {x}, attrs);

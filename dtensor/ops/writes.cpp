@@ -188,7 +188,7 @@ void require_writable(const Tensor& x, std::string_view who) {
 void require_result_fits(const Tensor& x, const Shape& shape, DType dtype, std::string_view who) {
   CS_REQUIRE(shape == x.shape(), who, ": the result ", dtype, shape, " does not have the shape of ",
              x);
-  CS_REQUIRE(is_floating(x.dtype()) || !is_floating(dtype), who, ": the result ", dtype, shape,
+  CS_REQUIRE(can_store(dtype, x.dtype()) || !is_floating(dtype), who, ": the result ", dtype, shape,
              " is floating-point, but ", x, " is not");
 }
 

@@ -51,9 +51,7 @@ DType with_weaker(DType stronger, DType weaker) {
 }  // namespace
 
 DType promoted(DType a, DType b) {
-  if (a != b && (is_float8(a) || is_float8(b)))
-    fail(ErrorKind::Unsupported,
-         str_cat("nothing computes with ", a, " and ", b, ": cast first, with to(x, DType::BF16)"));
+  if (a != b && (is_float8(a) || is_float8(b))) fail_without_arithmetic(is_float8(a) ? a : b);
   if (a != b && rank_of(a) == rank_of(b)) return DType::F32;  // neither bf16 nor f16 holds both
   return rank_of(a) > rank_of(b) ? a : b;
 }
@@ -74,6 +72,11 @@ void require_fits(double value, DType dtype, const char* who) {
   const double most = largest(dtype);
   const double least = dtype == DType::I32 ? -0x1p31 : dtype == DType::I64 ? -0x1p63 : -most;
   CS_REQUIRE(least <= value && value <= most, who, ": ", value, " does not fit ", dtype);
+}
+
+DType floating_type(DType dtype) {
+  if (is_float8(dtype)) fail_without_arithmetic(dtype);
+  return is_floating(dtype) ? dtype : DType::F32;
 }
 
 DType result_type(const Tensor& a, const Scalar& b) { return with_weaker(a.dtype(), b.dtype); }

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "kernels/convert.h"
 #include "kernels/reference/reference.h"
 #include "kernels/reference/typed.h"
@@ -25,23 +23,17 @@ void run(const Copy& args) {
 }
 
 void run(const Fill& args) {
-  if (is_float8(args.dtype)) {
-    std::uint8_t byte = 0;
-    store_float(args.dtype, &byte, 0, static_cast<float>(args.value));
-    std::fill_n(as<std::uint8_t>(args.data), args.count, byte);
-    return;
-  }
-  with_any(args.dtype, [&](auto tag) {
+  with_moved(args.dtype, [&](auto tag) {
     using T = decltype(tag);
-    const T value = converted<T>(args.value);
+    const T value = element_of<T>(args.dtype, args.value);
     for (std::int64_t i = 0; i < args.count; ++i) as<T>(args.data)[i] = value;
   });
 }
 
 void run(const Where& args) {
-  with_any(args.out.dtype, [&](auto tag) {
+  with_moved(args.out.dtype, [&](auto tag) {
     using T = decltype(tag);
-    const T value = converted<T>(args.value);
+    const T value = element_of<T>(args.out.dtype, args.value);
     const View* whole = &args.out;
     const View* x = args.x.data ? &args.x : whole;
     const View* y = args.y.data ? &args.y : whole;

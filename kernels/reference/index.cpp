@@ -89,14 +89,10 @@ void run(const Gather& args) {
 }
 
 void run(const Scatter& args) {
-  with_any(args.out.dtype, [&](auto tag) {
+  if (args.add && is_float8(args.out.dtype)) fail_without_arithmetic(args.out.dtype);
+  with_moved(args.out.dtype, [&](auto tag) {
     using T = decltype(tag);
-    T value{};
-    if constexpr (std::is_same_v<T, bool>) {
-      value = args.value != 0;
-    } else {
-      value = rounded<T>(args.value);
-    }
+    const T value = element_of<T>(args.out.dtype, args.value);
     const ScatterSource<T> source{as<T>(static_cast<const void*>(args.src.data)), value};
     const View& src = args.src.data ? args.src : args.index;
     if (args.add && adds_in_double(args.out.dtype)) return add_indexed(args, src, source);

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "kernels/args.h"
+#include "kernels/convert.h"
 #include "kernels/integers.h"
 #include "kernels/typed.h"
 
@@ -23,6 +24,15 @@ double get(const T* data, std::int64_t at) {
 template <class F>
 void with_moved(DType dtype, F&& f) {
   is_float8(dtype) ? f(std::uint8_t{}) : with_any(dtype, f);
+}
+
+// `value` as an element of the dtype, of which T is the type for moving.
+template <class T>
+T element_of(DType dtype, double value) {
+  if (!is_float8(dtype)) return converted<T>(value);
+  T element{};
+  store_float(dtype, &element, 0, static_cast<float>(value));
+  return element;
 }
 
 // Rounds a double to T, via float for bf16 and f16.

@@ -53,6 +53,8 @@ class Data {
       case DType::F64: return at<double>(i);
       case DType::BF16: return static_cast<float>(at<BFloat16>(i));
       case DType::F16: return static_cast<float>(at<Float16>(i));
+      case DType::F8E4M3: return static_cast<float>(at<Float8E4M3>(i));
+      case DType::F8E5M2: return static_cast<float>(at<Float8E5M2>(i));
       case DType::I64: return static_cast<double>(at<std::int64_t>(i));
       case DType::I32: return at<std::int32_t>(i);
       case DType::Bool: return at<bool>(i) ? 1 : 0;
@@ -65,6 +67,8 @@ class Data {
       case DType::F64: at<double>(i) = value; break;
       case DType::BF16: at<BFloat16>(i) = BFloat16(static_cast<float>(value)); break;
       case DType::F16: at<Float16>(i) = Float16(static_cast<float>(value)); break;
+      case DType::F8E4M3: at<Float8E4M3>(i) = Float8E4M3(static_cast<float>(value)); break;
+      case DType::F8E5M2: at<Float8E5M2>(i) = Float8E5M2(static_cast<float>(value)); break;
       case DType::I64: at<std::int64_t>(i) = static_cast<std::int64_t>(value); break;
       case DType::I32: at<std::int32_t>(i) = static_cast<std::int32_t>(value); break;
       case DType::Bool: at<bool>(i) = value != 0; break;

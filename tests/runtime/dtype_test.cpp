@@ -139,10 +139,12 @@ void expect_as_defined() {
 TEST(Float8, E4M3IsAsDefined) { expect_as_defined<3>(); }
 TEST(Float8, E5M2IsAsDefined) { expect_as_defined<2>(); }
 
-TEST(Float8, DoesNotSaturate) {
-  EXPECT_EQ(Float8E4M3(464.0F).bits, 0x7e);
-  EXPECT_EQ(Float8E4M3(465.0F).bits, 0x7f);
-  EXPECT_EQ(Float8E4M3(-HUGE_VALF).bits, 0xff);
+TEST(Float8, E4M3SaturatesAndE5M2Overflows) {
+  for (const float x : {464.0F, 465.0F, 480.0F, 1e30F, HUGE_VALF}) {
+    EXPECT_EQ(Float8E4M3(x).bits, 0x7e) << x;
+    EXPECT_EQ(Float8E4M3(-x).bits, 0xfe) << x;
+  }
+  EXPECT_EQ(Float8E4M3(std::nanf("")).bits, 0x7f);
   EXPECT_EQ(Float8E5M2(61439.0F).bits, 0x7b);
   EXPECT_EQ(Float8E5M2(61440.0F).bits, 0x7c);
   EXPECT_EQ(Float8E5M2(-HUGE_VALF).bits, 0xfc);

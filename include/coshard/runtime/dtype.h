@@ -35,7 +35,8 @@ constexpr bool is_floating(DType dtype) {
   return dtype == DType::F32 || dtype == DType::F64 || dtype == DType::BF16 || dtype == DType::F16;
 }
 constexpr bool is_float8(DType dtype) { return dtype == DType::F8E4M3 || dtype == DType::F8E5M2; }
-std::string_view to_string(DType dtype);   // "f32", "bf16", ...
+[[noreturn]] void fail_without_arithmetic(DType dtype);  // Error{Unsupported}, with the remedy
+std::string_view to_string(DType dtype);                 // "f32", "bf16", ...
 DType parse_dtype(std::string_view text);  // Error{BadInput} names the text and what is known
 inline std::ostream& operator<<(std::ostream& out, DType dtype) { return out << to_string(dtype); }
 
@@ -96,8 +97,8 @@ struct Float16 {
 static_assert(sizeof(Float16) == 2);
 
 // An 8-bit float of the OCP specification "OFP8", with `kMantissa` bits of mantissa. Conversion from
-// f32 rounds to nearest even and does not saturate, as PyTorch's. With 3 (E4M3): subnormals down to
-// 2^-9, at most 448, no infinity; values above 464 become NaN. With 2 (E5M2): subnormals down to
+// f32 rounds to nearest even, as PyTorch 2.15 does. With 3 (E4M3): subnormals down to 2^-9, at most
+// 448, which larger values and infinities become; NaN is kept. With 2 (E5M2): subnormals down to
 // 2^-16, at most 57344; values from 61440 become infinity.
 template <int kMantissa>
 struct Float8 {
@@ -107,7 +108,7 @@ struct Float8 {
   constexpr Float8(float value) {  // NOLINT: implicit on purpose, as for float
     const auto u = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t size = u & 0x7fffffffU;
-    std::uint32_t small = kNoNumber;
+    std::uint32_t small = kLargest;
     if (size > 0x7f800000U) {
       small = 0x7fU;
     } else if (size < (127U - kBias + 1)
@@ -119,6 +120,7 @@ struct Float8 {
       constexpr std::uint32_t kDropped = 23 - kMantissa;
       const std::uint32_t half = (1U << (kDropped - 1)) - 1 + ((size >> kDropped) & 1U);
       small = (size - ((127U - kBias) << 23) + half) >> kDropped;
+      if (small > kLargest) small = kLargest;
     }
     bits = static_cast<std::uint8_t>((u >> 24 & 0x80U) | small);
   }
@@ -136,6 +138,7 @@ struct Float8 {
  private:
   static constexpr std::uint32_t kBias = kMantissa == 3 ? 7 : 15;
   static constexpr std::uint32_t kNoNumber = kMantissa == 3 ? 0x7f : 0x7c;  // NaN, or infinity
+  static constexpr std::uint32_t kLargest = kMantissa == 3 ? 0x7e : 0x7c;   // that numbers become
   static constexpr std::uint32_t kOverflow = kMantissa == 3 ? 0x43f00000 : 0x47800000;
 };
 using Float8E4M3 = Float8<3>;

@@ -99,8 +99,8 @@ TEST(Float8, GoesThroughFilesByteForByte) {
       Task<LoadReport> loading = load(other, folder);
       co_await std::move(loading);
       DTensor whole = to(x, DType::F32), again = to(back, DType::F32);
-      co_await whole.redistribute(Replicate());
-      co_await again.redistribute(Replicate());
+      whole = co_await whole.redistribute(Replicate());
+      again = co_await again.redistribute(Replicate());
       EXPECT_EQ(whole.to_local().to_vector(), again.to_local().to_vector());
     }
   });
@@ -131,9 +131,9 @@ TEST(Float8, MovesBetweenAllLayouts) {
         for (const Placement& target :
              {Placement(Replicate()), Placement(Shard(0)), Placement(Shard(1))}) {
           DTensor moved = to(distribute_tensor(x, mesh, from), dtype);
-          co_await moved.redistribute(target);
+          moved = co_await moved.redistribute(target);
           DTensor wide = to(moved, DType::F64);
-          co_await wide.redistribute(Replicate());
+          wide = co_await wide.redistribute(Replicate());
           EXPECT_EQ(wide.to_local().to_vector(), want) << dtype << from << target;
         }
     }
@@ -150,7 +150,21 @@ TEST(Float8, IsNotComputedWith) {
       EXPECT_THROW(x * 2, Error);
       EXPECT_THROW(matmul(x, x), Error);
       EXPECT_THROW(sum(x), Error);
+      EXPECT_THROW(nansum(x), Error);
+      EXPECT_THROW(mean(x), Error);
+      EXPECT_THROW(prod(x), Error);
+      EXPECT_THROW(amax(x), Error);
+      EXPECT_THROW(max(x, 0), Error);
+      EXPECT_THROW(argmax(x, 0), Error);
+      EXPECT_THROW(sort(x, 0), Error);
+      EXPECT_THROW(cumsum(x, 0), Error);
+      EXPECT_THROW(logsumexp(x, 0), Error);
       EXPECT_THROW(exp(x), Error);
+      EXPECT_THROW(abs(x), Error);
+      EXPECT_THROW(neg(x), Error);
+      EXPECT_THROW(relu(x), Error);
+      EXPECT_THROW(x / 2, Error);
+      EXPECT_THROW(eq(x, x), Error);
       EXPECT_THROW(softmax(x, 0), Error);
       EXPECT_THROW(Tensor(x).set_requires_grad(true), Error);
       EXPECT_EQ(to(cat({x, x.t()}, 0), DType::F32).size(0), 8);

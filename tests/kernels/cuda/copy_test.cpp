@@ -23,6 +23,25 @@ TEST(CudaCopy, ConvertsBetweenAllDTypesAndStrides) {
   }
 }
 
+TEST(CudaCopy, CastsToAndFromFloat8) {
+  for (const DType small : {DType::F8E4M3, DType::F8E5M2}) {
+    for (const DType other : {DType::F32, DType::F64, DType::BF16, DType::F16, DType::I64,
+                              DType::I32, DType::Bool, DType::F8E4M3, DType::F8E5M2}) {
+      Data x = Data::integers(other, 3 * 5 * 7, 1, 0, 30);
+      Data y(small, 3 * 5 * 7), want(small, 3 * 5 * 7), back(other, 3 * 5 * 7), again = back;
+      OnDevice on;
+      const View there = on.put(x.view({3, 5, 7}, {2, 0, 1}), x),
+                 cast = on.put(y.view({3, 5, 7}), y);
+      reference::run(Copy{want.view({3, 5, 7}), x.view({3, 5, 7}, {2, 0, 1})});
+      reference::run(Copy{again.view({3, 5, 7}), want.view({3, 5, 7})});
+      on.run(Copy{cast, there});
+      on.run(Copy{on.put(back.view({3, 5, 7}), back), cast});
+      EXPECT_EQ(on.get(y), want) << other << " to " << small;
+      EXPECT_EQ(on.get(back), again) << small << " to " << other;
+    }
+  }
+}
+
 // Blocks of [rows, columns] in [rows, all] arrays, as all-to-all packs them, of every width.
 TEST(CudaCopy, MovesRunsOfAnyLengthFromAndToAnyPlace) {
   for (const DType dtype : kAll) {

@@ -16,8 +16,8 @@ enum class Cast : std::uint8_t {
   Same,   // none
   Widen,  // those whose values it has exactly: f16 and bf16 into f32 and f64, f32 into f64, i32
           // into i64
-  Any,    // all floating-point types into all, rounded to nearest even; integers into integers,
-          // as torch's copy_: what does not fit keeps its low bits
+  Any,    // f16, bf16, f32 and f64 into one another, rounded to nearest even; integers into
+          // integers, as torch's copy_: what does not fit keeps its low bits
 };
 
 struct LoadOptions {

@@ -14,7 +14,8 @@
 namespace coshard {
 
 struct SaveOptions {
-  std::optional<DType> dtype = std::nullopt;  // of floating-point tensors; default: their own
+  std::optional<DType> dtype =
+      std::nullopt;  // of those of f16, bf16, f32 and f64; default: their own
   // Tensors of one file, at most; a larger tensor has a file alone.
   std::int64_t file_bytes = 5'000'000'000;
   // A model's folder that is there is replaced, with all files in it, at the end and at once.

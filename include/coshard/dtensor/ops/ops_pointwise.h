@@ -118,7 +118,8 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, const Scalar& value,
 
 // --- casts and copies ---
 
-// x itself if it already has the dtype. Gradients flow between floating-point dtypes only.
+// x itself if it already has the dtype. Gradients flow between floating-point dtypes only;
+// Error{BadInput}: x requires a gradient, and the dtype is an 8-bit float.
 // Partial(max|min) stays; sum and avg stay only in a wider dtype.
 Tensor to(const Tensor& x, DType dtype, CallSite site = CallSite::current());
 Tensor clone(const Tensor& x,

@@ -25,8 +25,8 @@ bool can_store(DType result, DType destination);
 void require_fits(double value, DType dtype, const char* who);
 
 // The dtype in which functions without integer results (exp, division, …) compute: floating-point
-// dtypes as they are, others as f32.
-constexpr DType floating_type(DType dtype) { return is_floating(dtype) ? dtype : DType::F32; }
+// dtypes as they are, others as f32. Error{Unsupported}: an 8-bit float.
+DType floating_type(DType dtype);
 
 }  // namespace coshard
 #pragma GCC visibility pop
