@@ -1,6 +1,8 @@
 #include "runtime/comm/collective.h"
 
 #include <algorithm>
+#include <functional>
+#include <utility>
 
 #include <coshard/runtime/error.h>
 
@@ -181,10 +183,11 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
 
 std::uint64_t fingerprint(const Collective& c, int ranks) {
   std::uint64_t hash = mix(0x5bd1e995, static_cast<std::uint64_t>(c.kind));
-  if (c.kind == CollectiveKind::Barrier) return hash;
   const auto add = [&hash](std::int64_t value) {
     hash = mix(hash, static_cast<std::uint64_t>(value));
   };
+  if (is_launch(c)) add(c.extent), add(c.inner);
+  if (c.kind == CollectiveKind::Barrier) return hash;
   const auto add_cuts = [&](const Counts& counts, std::int64_t extent) {
     for (int r = 0; r < ranks; ++r)
       add(counts ? (*counts)[static_cast<std::size_t>(r)] : extent / ranks);
@@ -215,6 +218,27 @@ std::uint64_t fingerprint(const Collective& c, int ranks) {
   return hash;
 }
 
+std::vector<std::uint64_t> fingerprints(const std::vector<Collective>& launched, int ranks) {
+  std::vector<std::uint64_t> all;
+  for (const Collective& c : launched)
+    all.push_back(
+        mix(mix(fingerprint(c, ranks), std::hash<std::string_view>()(c.names)), c.branch));
+  return all;
+}
+
+Collective launch_of(std::shared_ptr<const std::vector<Collective>> launched, int ranks) {
+  Collective launch;
+  launch.control_only = true;
+  std::uint64_t hash = 0;
+  for (const std::uint64_t one : fingerprints(*launched, ranks)) hash = mix(hash, one);
+  launch.extent = static_cast<std::int64_t>(launched->size());
+  launch.inner = static_cast<std::int64_t>(hash);
+  launch.label = "captured step";
+  launch.where = launched->front().where;
+  launch.launched = std::move(launched);
+  return launch;
+}
+
 bool flat_counts_agree(const Collective& from, int from_rank, const Collective& to, int to_rank) {
   if (from.kind != CollectiveKind::AllToAll) return true;
   if (is_flat(from) != is_flat(to)) return false;
@@ -223,6 +247,7 @@ bool flat_counts_agree(const Collective& from, int from_rank, const Collective& 
 }
 
 std::string describe(const Collective& c, int ranks) {
+  if (is_launch(c)) return str_cat("a launch of ", c.extent, " recorded collectives");
   std::string text(to_string(c.kind));
   if (c.kind == CollectiveKind::Barrier) return text;
   if (is_reduction(c.kind)) text += str_cat(" ", to_string(c.reduce));

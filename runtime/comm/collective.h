@@ -2,7 +2,9 @@
 // Sizes, validation, fingerprint and text of a Collective, for every back end. Pure functions of
 // the arguments; any thread.
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include <coshard/runtime/comm/communicator.h>
 
@@ -10,6 +12,10 @@ namespace coshard {
 
 constexpr bool is_point_to_point(CollectiveKind kind) {
   return kind == CollectiveKind::Send || kind == CollectiveKind::Recv;
+}
+// A launch of a graph (Collective::launched).
+inline bool is_launch(const Collective& collective) {
+  return collective.kind == CollectiveKind::Barrier && collective.extent > 0;
 }
 constexpr bool is_reduction(CollectiveKind kind) {
   return kind == CollectiveKind::AllReduce || kind == CollectiveKind::ReduceScatter;
@@ -38,6 +44,10 @@ void check_reduction(const Collective& collective);
 std::uint64_t fingerprint(const Collective& collective, int ranks);
 bool flat_counts_agree(const Collective& from, int from_rank, const Collective& to, int to_rank);
 std::uint64_t mix(std::uint64_t hash, std::uint64_t value);
+// Of each collective of a graph, what ranks that launch it compare.
+std::vector<std::uint64_t> fingerprints(const std::vector<Collective>& launched, int ranks);
+// The launch of a graph of these, as one control-only collective.
+Collective launch_of(std::shared_ptr<const std::vector<Collective>> launched, int ranks);
 
 std::string describe(const Collective& collective, int ranks);  // "all_gather f32 [1, 3+5, 64]"
 std::string_view file_name_of(const CallSite& where);

@@ -142,6 +142,18 @@ class Faults(unittest.TestCase):
         self.assertIn("rank 1 calls all_reduce max f32 [262144]", job.errors()[0])
         self.assertIn("rank 0 calls all_reduce sum f32 [262144]", job.errors()[0])
 
+    def test_ranks_that_only_announce_are_named_as_those_that_send(self):
+        """Collectives of NCCL, which each rank announces to the next one only."""
+        self.died(self.told_in_time("announced kill", 2, 4), "rank 2, process 2", 3)
+        job = Job("announced disagree", 2, 4)
+        self.assertIn(job.code, CODES, job.text())
+        self.assertEqual(len(job.errors()), 1, job.text())
+        self.assertIn("rank 2 calls all_reduce max f32 [262144]", job.errors()[0])
+        self.assertIn("calls all_reduce sum f32 [262144]", job.errors()[0])
+        job = Job("announced sleep", 2, 4, timeout=4)
+        self.assertIn("missing: 2 (last issued #19 all_reduce", job.errors()[0], job.text())
+        self.assertIn("faulty_job.cpp:", job.errors()[0], job.text())
+
     def test_a_program_that_catches_the_error_ends_with_its_own_exit_code(self):
         for processes in (2, 3):  # of three, one receives data when it fails
             job = Job("caught 0", 1, processes)

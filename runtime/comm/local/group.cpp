@@ -25,6 +25,7 @@ LocalGroup::LocalGroup(std::shared_ptr<LocalRegistry> registry, std::vector<int>
   const auto elsewhere = [this](int r) { return !registry_->remote->here(r); };
   if (registry_->remote != nullptr && std::ranges::any_of(members_, elsewhere))
     remote_ = registry_->remote.get();
+  if (remote_ != nullptr) announcements_ = std::make_unique<Announcements>(*this);
   if (registry_->link && size() > 1) link_ = std::make_unique<LinkQueue>(*registry_->link, size());
 }
 

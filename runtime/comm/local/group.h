@@ -15,6 +15,7 @@
 #include <coshard/runtime/coro/parker.h>
 #include <coshard/runtime/spin_lock.h>
 #include "runtime/comm/collective_info.h"
+#include "runtime/comm/local/announcements.h"
 #include "runtime/comm/local/device/device_group.h"
 #include "runtime/comm/local/host/agreement.h"
 #include "runtime/comm/local/host/collective_op.h"
@@ -61,6 +62,9 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   bool drive();  // called by a waiting rank
   RankState& state(int rank) { return states_[static_cast<std::size_t>(rank)]; }
   DeviceGroup& devices() { return devices_; }
+  Agreement& agreement() { return agreement_; }
+  // Of ranks that have announced collectives; only if remote() is not null.
+  Announcements& announcements() { return *announcements_; }
   LinkQueue* link() const { return link_.get(); }  // null: nothing is emulated
 
   // The op of collective `sequence`, holding one reference for the joining rank. Ranks join in
@@ -88,6 +92,8 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   bool agrees(const CollectiveOp& op, int here, int elsewhere) {
     return is_none(agreement_.difference(op, here, elsewhere));
   }
+  // Ends the whole run if there is a difference.
+  bool is_none(const std::string& difference);
   // After the poison: returns once no thread touches the buffers of `rank` for this op.
   void abandon(CollectiveOp& op, int rank);
 
@@ -147,8 +153,6 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
  private:
   CollectiveOp& free_op();
   void begin(CollectiveOp& op, std::uint64_t sequence);  // for its first rank
-  // Ends the whole run if there is a difference.
-  bool is_none(const std::string& difference);
   bool may_go_on() const;
   bool pause();
   enum class Prepared { Nothing, Some, Last };  // done; Last: and the last one to arrive
@@ -181,6 +185,7 @@ class LocalGroup : public std::enable_shared_from_this<LocalGroup> {
   DeviceGroup devices_;
   std::unique_ptr<LinkQueue> link_;
   Agreement agreement_;
+  std::unique_ptr<Announcements> announcements_;
 
   alignas(64) SpinLock ops_lock_;  // guards the four below
   std::vector<std::unique_ptr<CollectiveOp>> ops_;

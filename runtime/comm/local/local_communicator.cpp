@@ -65,6 +65,8 @@ void LocalCommunicator::note_issue(CollectiveKind kind) {
 
 std::shared_ptr<WorkState> LocalCommunicator::start(Collective collective) {
   if (is_point_to_point(collective.kind)) return issue_message(std::move(collective));
+  if (collective.control_only && group_->remote() != nullptr)
+    return announce(std::move(collective));
   DeviceSide side;  // before it takes a number, since this may throw
   if (device_ != nullptr) side = device_side(collective);
   const std::uint64_t print = fingerprint(collective, size());
@@ -73,7 +75,7 @@ std::shared_ptr<WorkState> LocalCommunicator::start(Collective collective) {
   CollectiveOp* op = nullptr;
   if (!group_->poisoned()) {
     help_when_much_is_in_flight();
-    op = &group_->join(sequence, collective.kind);
+    op = &group_->join(sequence - announced_, collective.kind);
     const std::int64_t bytes = larger_bytes(collective, size(), rank_);
     in_flight_.push_back({op, bytes});
     bytes_in_flight_ += bytes;
@@ -85,6 +87,19 @@ std::shared_ptr<WorkState> LocalCommunicator::start(Collective collective) {
     work->bring(op->device, mine, std::move(side), op->entries[mine].args);
   }
   if (op != nullptr) group_->arrive(*op, rank_, std::move(collective), {print, given_up_}, told);
+  return work;
+}
+
+std::shared_ptr<WorkState> LocalCommunicator::announce(Collective collective) {
+  Announcements& all = group_->announcements();
+  for (auto awaited = all.awaited(rank_); awaited && !group_->poisoned();
+       awaited = all.awaited(rank_))
+    AnnouncedWork(shared_from_this(), collective, *awaited).wait_for_room();
+  const std::uint64_t print = fingerprint(collective, size());
+  take_number(collective, print);
+  auto work = std::make_shared<AnnouncedWork>(shared_from_this(), collective, announced_++);
+  tell_issue(*work, collective, announced_ - 1);
+  if (!group_->poisoned()) all.issue(rank_, std::move(collective), {print, given_up_});
   return work;
 }
 

@@ -57,6 +57,7 @@ class LocalCommunicator final : public Communicator,
  private:
   std::shared_ptr<WorkState> start(Collective collective) override;
   std::shared_ptr<WorkState> issue_message(Collective collective);
+  std::shared_ptr<WorkState> announce(Collective collective);
   DeviceSide device_side(Collective& collective);
 
   // Notifies the observer, if any; returns whether there is one.
@@ -84,6 +85,7 @@ class LocalCommunicator final : public Communicator,
   std::int64_t timeout_ns_ = 0;
   ObserverSlot slot_;
   std::uint64_t issued_ = 0;
+  std::uint64_t announced_ = 0;  // of these, to other processes without an op
   std::uint64_t order_hash_ = 0;
   std::uint64_t events_ = 0;
   std::map<std::vector<int>, int> subgroups_;  // by members: how many it has requested

@@ -215,7 +215,7 @@ void LocalWork::dependent_awaited() {
 
 void LocalWork::check(std::int64_t waited_ns) {
   if (communicator_->group().poisoned()) fail_poisoned();
-  if (settled_ || complete()) return;
+  if (settled_ || !may_miss(waited_ns)) return;
   check_before(waited_ns);
   fail_if_lost();
   if (is_overdue(waited_ns)) fail_timeout(waited_ns);
@@ -395,6 +395,20 @@ std::string OpWork::missing_text() const {
                    to_string(std::chrono::nanoseconds(
                        std::max<std::int64_t>(0, op_->passage.end - LinkQueue::now()))));
   return str_cat("arrived: ", group.arrived_text(*op_), "; missing: ", group.missing_text(*op_));
+}
+
+// Also hears what the others say, though nothing may be in flight here.
+bool AnnouncedWork::may_miss(std::int64_t waited_ns) {
+  all().look();
+  const std::int64_t limit = timeout_ns();
+  if (asked_ns_ == 0 && limit > 0 && waited_ns >= limit - Announcements::ask_before_ns(limit))
+    asked_ns_ = all().ask(rank(), awaited_.number);
+  return !complete() || (limit > 0 && waited_ns >= limit);
+}
+
+void AnnouncedWork::wait_for_room() {
+  block(
+      -1, [this] { return !all().awaited(rank()); }, [this] { return help(); });
 }
 
 MessageWork::MessageWork(std::shared_ptr<LocalCommunicator> communicator,

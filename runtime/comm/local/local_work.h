@@ -49,7 +49,10 @@ class LocalWork : public WorkState {
   virtual int lost() const = 0;  // a rank this waits for that has left; -1: none
   virtual bool misses(int rank) const = 0;         // the rank has not issued its part
   virtual bool lacks_data_of(int rank) const = 0;  // it has, in another process
-  virtual bool rest_is_here() const = 0;  // nobody is missing: threads of this process end it
+  // Past the deadline: nobody is missing, or it is not known yet who.
+  virtual bool rest_is_here() = 0;
+  // Whether a rank may be missing, so that check() has to look.
+  virtual bool may_miss(std::int64_t /*waited_ns*/) { return !complete(); }
   virtual void check_before(std::int64_t /*waited_ns*/) {}  // checks its dependency; see check()
   virtual std::string missing_text() const = 0;             // "arrived: 0; missing: 1 (...)"
   // When its data were complete: when they had moved and, with links, its passage had ended.
@@ -83,12 +86,13 @@ class LocalWork : public WorkState {
   // On devices that queue their work; null on the cpu, and when the group was poisoned before.
   std::shared_ptr<DeviceOp> device_op_;
 
- private:
   // By the limit where it is awaited, else where it was issued, else the communicator's.
   std::int64_t timeout_ns() const {
     const std::optional<std::int64_t> here = WaitLimit::here();
     return here ? *here : limit_.value_or(communicator_->timeout_ns());
   }
+
+ private:
   std::int64_t not_before(int part) const;
   void note_abandoned();
   void dependent_awaited();
@@ -158,7 +162,7 @@ class OpWork final : public LocalWork {
   bool lacks_data_of(int rank) const override {
     return op_ != nullptr && entry(*op_, rank).announced();
   }
-  bool rest_is_here() const override {
+  bool rest_is_here() override {
     return op_ != nullptr && device_op_ == nullptr && op_->armed.load() && !op_->over.load() &&
            (op_->done.load() < op_->chunks || op_->completing.load());
   }
@@ -178,6 +182,39 @@ class OpWork final : public LocalWork {
   bool waits_for_part_ = false;
 };
 
+// A collective that is only announced (announcements.h): over once the rank's predecessor has
+// issued it. A query of it, and its deadline, are about all ranks.
+class AnnouncedWork final : public LocalWork {
+ public:
+  AnnouncedWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
+                std::uint64_t number)
+      : LocalWork(std::move(communicator), collective, number) {}
+  // Returns once the rank may issue its next one.
+  void wait_for_room();
+
+ private:
+  Announcements& all() const { return communicator_->group().announcements(); }
+  bool is_there(int) override {
+    return communicator_->group().poisoned() || !all().misses_any(awaited_.number, 0, 0);
+  }
+  bool complete() const override { return all().is_compared(rank(), awaited_.number); }
+  bool help() override { return communicator_->group().drive(); }
+  int lost() const override { return all().lost(rank(), awaited_.number); }
+  bool misses(int rank) const override { return !all().has_issued(rank, awaited_.number); }
+  bool lacks_data_of(int) const override { return false; }
+  bool rest_is_here() override {
+    return !all().misses_any(awaited_.number, asked_ns_,
+                             Announcements::ask_before_ns(timeout_ns()) / 2);
+  }
+  bool may_miss(std::int64_t waited_ns) override;
+  std::string missing_text() const override { return all().missing_text(awaited_.number); }
+  void mark_has_dependents() override {}
+  std::int64_t over_ns() const override { return 0; }
+  std::int64_t link_ns(int) const override { return 0; }
+  int rank() const { return communicator_->rank(); }
+  std::int64_t asked_ns_ = 0;  // 0: it has not asked the others
+};
+
 class MessageWork final : public LocalWork {
  public:
   MessageWork(std::shared_ptr<LocalCommunicator> communicator, const Collective& collective,
@@ -194,7 +231,7 @@ class MessageWork final : public LocalWork {
     return rank == peer_ && message_->state.load() == MessageState::Half;
   }
   bool lacks_data_of(int rank) const override { return rank == peer_; }
-  bool rest_is_here() const override { return message_->state.load() == MessageState::Taken; }
+  bool rest_is_here() override { return message_->state.load() == MessageState::Taken; }
   std::string missing_text() const override;
   std::int64_t over_ns() const override;
   std::int64_t link_ns(int part) const override;

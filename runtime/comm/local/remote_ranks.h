@@ -9,6 +9,7 @@
 #include <string>
 
 #include <coshard/runtime/comm/communicator.h>
+#include "runtime/comm/local/announcement.h"
 
 namespace coshard {
 
@@ -22,6 +23,8 @@ class RemoteRanks {
   virtual ~RemoteRanks() = default;
   // Whether a world rank is a thread of this process.
   virtual bool here(int world_rank) const = 0;
+  // Whether two world ranks are in one process.
+  virtual bool together(int one, int other) const = 0;
   // From now on, messages of other processes for this group reach it. Without locks held.
   virtual void made(const std::shared_ptr<LocalGroup>& group) = 0;
   // For a new op of the group; `last`: the state of an earlier one, or null. With the group's lock
@@ -41,6 +44,8 @@ class RemoteRanks {
   // `rank`, which is here, posts a send to or a recv from a rank elsewhere, which is notified.
   // Returns the tag of a send.
   virtual int posted(LocalGroup& group, const Collective& args, int rank) = 0;
+  // Sends it to the process of the group's rank `to`.
+  virtual void tell(const LocalGroup& group, int to, const Announcement& said) = 0;
   // A function that starts the message's transfer, called once; holds no ownership of the message.
   virtual std::function<void()> carrier(LocalGroup& group,
                                         const std::shared_ptr<Message>& message) = 0;

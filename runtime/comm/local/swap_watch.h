@@ -1,5 +1,6 @@
 #pragma once
-// Finds equal collectives that a rank has issued in another order than rank 0. Their geometry is the
+// Finds equal collectives that a rank has issued in another order than the rank that it is compared
+// with, rank 0 or its predecessor (announcements.h), called rank 0 below. Their geometry is the
 // same, so that only their lines and the origins of their data tell them apart, and these may differ
 // between ranks: an error is only what was swapped, and is not known to be the same data. Of one
 // group; thread-safe.

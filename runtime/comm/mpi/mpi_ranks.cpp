@@ -12,6 +12,16 @@
 #include "runtime/coro/fault_switch.h"
 
 namespace coshard {
+namespace {
+
+// Whether a notice is for a group that may not have been made here yet.
+template <class N>
+constexpr bool kIsOfGroup = requires(N notice) {
+  notice.group, notice.rank;
+};
+
+}  // namespace
+
 MpiEngine::Memory memory_of(const std::shared_ptr<Buffer>& buffer, bool is_tensor) {
   return {buffer, is_tensor, buffer != nullptr && !buffer->owned() && buffer->bytes() > 0};
 }
@@ -79,7 +89,12 @@ void MpiRanks::made(const std::shared_ptr<LocalGroup>& group) {
         cause = found->second;
     }
     if (const auto waiting = unclaimed_.extract(group->key()); !waiting.empty())
-      for (IssuedNotice& notice : waiting.mapped()) heard(std::move(notice));
+      for (Notice& notice : waiting.mapped())
+        std::visit(
+            [this](auto& one) {
+              if constexpr (kIsOfGroup<decltype(one)>) heard_of_group(std::move(one));
+            },
+            notice);
   }
   if (!cause.empty()) group->poisoned_elsewhere(cause);
 }
@@ -106,36 +121,51 @@ bool MpiRanks::heard(int from, std::span<const std::byte> bytes) {
     if (begun->ranks != ranks)
       hooks_.failed(str_cat("process ", from, " runs ", begun->ranks, " ranks, process ",
                             engine_->process(), " runs ", ranks));
-  } else if (auto* issued = std::get_if<IssuedNotice>(&notice)) {
-    if (!issued->data.empty()) engine_->note_moved(from);
-    const std::scoped_lock in_order(order_);
-    heard(std::move(*issued));
   } else {
-    return false;
+    return std::visit(
+        [&](auto& one) {
+          if constexpr (kIsOfGroup<decltype(one)>) {
+            if constexpr (requires { one.data; })
+              if (!one.data.empty()) engine_->note_moved(from);
+            const std::scoped_lock in_order(order_);
+            heard_of_group(std::move(one));
+          }
+          return kIsOfGroup<decltype(one)>;
+        },
+        notice);
   }
   return true;
 }
 
 // With order_ held, and mutex_ not: a mismatch poisons the group, which notifies other processes.
-void MpiRanks::heard(IssuedNotice notice) {
+template <class OfGroup>
+void MpiRanks::heard_of_group(OfGroup notice) {
   std::shared_ptr<LocalGroup> group;
   {
     const std::scoped_lock lock(mutex_);
     const auto found = groups_.find(notice.group);
-    if (found == groups_.end()) return unclaimed_[notice.group].push_back(std::move(notice));
+    if (found == groups_.end())
+      return unclaimed_[notice.group].push_back(Notice(std::move(notice)));
     group = found->second.lock();
   }
   if (group == nullptr || group->poisoned()) return;
+  if constexpr (std::is_same_v<OfGroup, IssuedNotice>)
+    heard(*group, std::move(notice));
+  else
+    group->announcements().heard(std::move(notice));
+}
+
+void MpiRanks::heard(LocalGroup& group, IssuedNotice notice) {
   if (is_point_to_point(notice.args.kind))
-    return group->post_elsewhere(notice.args, notice.rank, notice.tag);
-  CollectiveOp& op = group->join(notice.sequence, notice.args.kind);
+    return group.post_elsewhere(notice.args, notice.rank, notice.tag);
+  CollectiveOp& op = group.join(notice.sequence, notice.args.kind);
   const OpReference used(op);
   MpiOp::Source& source = MpiOp::of(op).from[static_cast<std::size_t>(notice.rank)];
   source.tag = notice.tag;
   source.told = notice.told;
   source.data = std::move(notice.data);
-  group->announce(op, notice.rank, std::move(notice.args), notice.print);
-  receive(*group, op);
+  group.announce(op, notice.rank, std::move(notice.args), notice.print);
+  receive(group, op);
 }
 
 int MpiRanks::posted(LocalGroup& group, const Collective& args, int rank) {

@@ -43,6 +43,7 @@ class MpiRanks final : public RemoteRanks {
   void poison_group(std::uint64_t key, const std::string& cause);
 
   bool here(int world_rank) const override { return process_of(world_rank) == engine_->process(); }
+  bool together(int one, int other) const override { return process_of(one) == process_of(other); }
   void made(const std::shared_ptr<LocalGroup>& group) override;
   std::shared_ptr<RemoteState> new_state(const LocalGroup& group, const RemoteState* last) override;
   void issued(LocalGroup& group, CollectiveOp& op, int rank) override;
@@ -51,6 +52,9 @@ class MpiRanks final : public RemoteRanks {
   bool armed(LocalGroup& group, CollectiveOp& op) override;
   void summed(LocalGroup& group, CollectiveOp& op) override;
   int posted(LocalGroup& group, const Collective& args, int rank) override;
+  void tell(const LocalGroup& group, int to, const Announcement& said) override {
+    engine_->send_notice(process_of(group, to), to_bytes(said));
+  }
   std::function<void()> carrier(LocalGroup& group,
                                 const std::shared_ptr<Message>& message) override;
   void poisoned(const LocalGroup& group, const std::string& cause) override;
@@ -69,7 +73,9 @@ class MpiRanks final : public RemoteRanks {
   int process_of(int world_rank) const { return world_rank / per_process_; }
   std::shared_ptr<const Spread> spread_of(const LocalGroup& group) const;
   bool heard(int from, std::span<const std::byte> bytes);
-  void heard(IssuedNotice notice);
+  template <class OfGroup>
+  void heard_of_group(OfGroup notice);
+  void heard(LocalGroup& group, IssuedNotice notice);
   int process_of(const LocalGroup& group, int rank) const {
     return process_of(group.members()[static_cast<std::size_t>(rank)]);
   }
@@ -94,10 +100,10 @@ class MpiRanks final : public RemoteRanks {
   Hooks hooks_;
   std::set<int> ahead_;  // processes in a later run; used by the driving thread
   std::mutex order_;     // held while a notice is handled; guards unclaimed_. Before mutex_
-  std::map<std::uint64_t, std::vector<IssuedNotice>> unclaimed_;  // for groups not created here yet
-  std::mutex mutex_;                                              // guards the two below
-  std::map<std::uint64_t, std::weak_ptr<LocalGroup>> groups_;     // by key
-  std::map<std::uint64_t, std::string> poisoned_;                 // likewise: the causes
+  std::map<std::uint64_t, std::vector<Notice>> unclaimed_;     // for groups not created here yet
+  std::mutex mutex_;                                           // guards the two below
+  std::map<std::uint64_t, std::weak_ptr<LocalGroup>> groups_;  // by key
+  std::map<std::uint64_t, std::string> poisoned_;              // likewise: the causes
 };
 
 }  // namespace coshard

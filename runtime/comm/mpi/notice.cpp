@@ -199,6 +199,34 @@ void pass(Stream& stream, WelcomeNotice& n) {
   stream(n.port), stream(n.secret);
 }
 
+template <class Stream>
+void pass(Stream& stream, Announced& n) {
+  stream(n.group), stream(n.number), stream(n.rank), stream(n.to), stream(n.print);
+  pass(stream, n.args);
+}
+template <class Stream>
+void pass(Stream& stream, Acknowledged& n) {
+  stream(n.group), stream(n.count), stream(n.rank), stream(n.to);
+}
+template <class Stream>
+void pass(Stream& stream, Asked& n) {
+  stream(n.group), stream(n.number), stream(n.rank), stream(n.to);
+  stream.each(n.prints, [&](std::uint64_t& one) { stream(one); });
+}
+template <class Stream>
+void pass(Stream& stream, Answered& n) {
+  stream(n.group), stream(n.number), stream(n.rank), stream(n.to), stream(n.count), stream(n.kind);
+  stream(n.age_ns), stream(n.place), stream(n.known), stream(n.part), stream(n.print);
+  pass(stream, n.args);
+}
+
+// A Writer changes nothing.
+template <class N>
+void write(Writer& out, const N& n) {
+  out(static_cast<std::uint8_t>(Notice(std::in_place_type<N>).index()));
+  pass(out, const_cast<N&>(n));
+}
+
 template <std::size_t kind = 0>
 Notice read_notice(std::size_t wanted, Reader& in) {
   if constexpr (kind < std::variant_size_v<Notice>) {
@@ -218,8 +246,7 @@ Notice read_notice(std::size_t wanted, Reader& in) {
 
 std::vector<std::byte> to_bytes(const IssuedNotice& notice, const Collective& args) {
   Writer out(512 + notice.data.size());
-  out(static_cast<std::uint8_t>(Notice(std::in_place_type<IssuedNotice>).index()));
-  pass(out, const_cast<IssuedNotice&>(notice));  // a Writer changes nothing
+  write(out, notice);
   pass(out, const_cast<Collective&>(args));
   return out.take();
 }
@@ -228,9 +255,13 @@ std::vector<std::byte> to_bytes(const Notice& notice) {
   if (const auto* issued = std::get_if<IssuedNotice>(&notice))
     return to_bytes(*issued, issued->args);
   Writer out;
-  out(static_cast<std::uint8_t>(notice.index()));
-  std::visit([&](const auto& n) { pass(out, const_cast<std::remove_cvref_t<decltype(n)>&>(n)); },
-             notice);  // a Writer changes nothing
+  std::visit([&](const auto& n) { write(out, n); }, notice);
+  return out.take();
+}
+
+std::vector<std::byte> to_bytes(const Announcement& said) {
+  Writer out;
+  std::visit([&](const auto& n) { write(out, n); }, said);
   return out.take();
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <coshard/runtime/comm/communicator.h>
+#include "runtime/comm/local/announcement.h"
 #include "runtime/comm/local/host/collective_op.h"
 
 namespace coshard {
@@ -51,10 +52,11 @@ struct WelcomeNotice {
   std::uint16_t port = 0;
   std::string secret;
 };
-using Notice =
-    std::variant<IssuedNotice, PoisonNotice, LeftNotice, RunNotice, HelloNotice, WelcomeNotice>;
+using Notice = std::variant<IssuedNotice, PoisonNotice, LeftNotice, RunNotice, HelloNotice,
+                            WelcomeNotice, Announced, Acknowledged, Asked, Answered>;
 
 std::vector<std::byte> to_bytes(const Notice& notice);
+std::vector<std::byte> to_bytes(const Announcement& said);
 // With `args` instead of the notice's.
 std::vector<std::byte> to_bytes(const IssuedNotice& notice, const Collective& args);
 // Error{CommFailed}: not a notice.

@@ -17,9 +17,9 @@
 #include "runtime/comm/collective_info.h"
 #include "runtime/comm/make_communicator.h"
 #include "runtime/comm/nccl/nccl_api.h"
+#include "runtime/comm/nccl/nccl_replays.h"
 #include "runtime/comm/nccl/nccl_watchdog.h"
 #include "runtime/device/cuda/cuda_device.h"
-#include "runtime/device/cuda/graph.h"
 #include "runtime/device/stream_times.h"
 
 namespace coshard {
@@ -67,7 +67,7 @@ std::shared_ptr<WorkState> NcclCommunicator::start(Collective collective) {
   return work;
 }
 
-// Issues the same collective on the control communicator, without data.
+// Issues the same collective on the control communicator, without data; may wait for peers there.
 std::shared_ptr<NcclFlight> NcclCommunicator::announce(const Collective& collective) {
   auto flight = std::make_shared<NcclFlight>();
   flight->kind = collective.kind;
@@ -75,20 +75,25 @@ std::shared_ptr<NcclFlight> NcclCommunicator::announce(const Collective& collect
   flight->label = collective.label;
   flight->place = {collective.where, collective.operation, collective.module};
   flight->operation = std::make_shared<NcclOperation>();
-  if (is_point_to_point(collective.kind)) {
-    flight->number = messages_issued_++;
-  } else {
-    flight->number = issued_++;
-    order_hash_ = mix(order_hash_, fingerprint(collective, size()));
-  }
+  const bool message = is_point_to_point(collective.kind);
+  flight->number = message ? messages_issued_++ : control_->issued();
   Collective told = collective;
   told.control_only = true;
   told.keep_send = told.keep_recv = nullptr;
   if (domain_->device->recording()) keep_for_replays(told);
-  const std::scoped_lock lock(mutex_);
-  flight->announced = control_->issue(std::move(told));
-  if (!failed_) look_at(flight->announced, 0);  // a failure is thrown by the wait
-  return flight;
+  {
+    const std::scoped_lock lock(mutex_);
+    try {
+      flight->announced = control_->issue(std::move(told));
+      if (!message) announced_ = flight->announced.state();
+      if (!failed_) look_at(*flight->announced.state(), 0);  // a failure is thrown by the wait
+      return flight;
+    } catch (const Error& error) {  // it waited for peers in vain
+      failed(std::current_exception(), error.what());
+    }
+  }
+  throw_failure();
+  fail(ErrorKind::CommFailed, failure_text(*flight, cause_));
 }
 
 NcclPlan NcclCommunicator::plan(const Collective& collective, NcclOperation& operation) {
@@ -428,6 +433,7 @@ NcclCommunicator::~NcclCommunicator() {
   const std::string its_title = title();
   messages_.clear();
   in_flight_.clear();
+  announced_.reset();
   control_.reset();  // notifies peers that this rank issues nothing more
   std::string text;
   try {
@@ -522,9 +528,9 @@ void NcclCommunicator::failed(std::exception_ptr error, const std::string& cause
 }
 
 // Keeps the exception's type: a host communicator throws PeerFailure for failures of peers.
-void NcclCommunicator::look_at(const Work& announced, std::int64_t waited_ns) {
+void NcclCommunicator::look_at(WorkState& announced, std::int64_t waited_ns) {
   try {
-    announced.state()->check(waited_ns);
+    announced.check(waited_ns);
   } catch (const Error& error) {
     failed(std::current_exception(), error.what());
   }
@@ -532,7 +538,7 @@ void NcclCommunicator::look_at(const Work& announced, std::int64_t waited_ns) {
 
 // Checks a flight that is not complete on the stream after a wait of `waited_ns`.
 void NcclCommunicator::examine(NcclFlight& flight, std::int64_t waited_ns) {
-  look_at(flight.announced, waited_ns);
+  look_at(*flight.announced.state(), waited_ns);
   if (failed_) return;
   if (const ncclResult_t state = handle_->state(); state != ncclSuccess)
     return failed(ErrorKind::CommFailed, failure_text(flight, handle_->text(state)));
@@ -540,8 +546,8 @@ void NcclCommunicator::examine(NcclFlight& flight, std::int64_t waited_ns) {
   if (limit == 0 || waited_ns < limit) return;
   const std::shared_ptr<Event>& done = flight.operation->done;
   if (done != nullptr && done->query()) return;
-  // A rank is missing but not overdue: data are still arriving from it.
-  if (flight.announced.state()->poll(Poller::AnyThread) != Poll::Done) return;
+  // A rank is missing but not overdue, since data are still arriving from it; or it is being asked.
+  if (flight.announced.state()->poll(Poller::Query) != Poll::Done) return;
   failed(ErrorKind::Timeout,
          failure_text(
              flight, str_cat("timeout after ", seconds(waited_ns), " s: all ranks have issued it, ",
@@ -571,7 +577,8 @@ void NcclCommunicator::watch() noexcept {
   try {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock || failed_ || connected_.state() == nullptr) return;  // the rank is at work
-    look_at(connected_, 0);
+    look_at(*connected_.state(), 0);
+    if (!failed_ && announced_ != nullptr) look_at(*announced_, 0);
     const std::int64_t now = now_ns(), inside = handle_->inside_since_ns();
     const std::int64_t waited = inside == 0 ? 0 : now - inside;
     const auto last = in_flight_.empty() ? nullptr : in_flight_.back();
@@ -629,7 +636,7 @@ void NcclCommunicator::call(const std::string& what,
 void NcclCommunicator::check(NcclFlight& flight) {
   {
     const std::scoped_lock lock(mutex_);
-    if (!failed_) look_at(flight.announced, 0);
+    if (!failed_) look_at(*flight.announced.state(), 0);
     if (!failed_ && flight.operation->done != nullptr) return;
   }
   throw_failure();
@@ -735,55 +742,11 @@ std::string_view NcclCommunicator::path_of(const NcclPlan& plan) const {
   return able && in_window(only.send) && in_window(only.recv) ? kCopyEngine : kKernel;
 }
 
-class NcclCommunicator::Replays final : public GraphPart {
- public:
-  explicit Replays(std::weak_ptr<NcclCommunicator> communicator)
-      : communicator_(std::move(communicator)) {}
-  void keep(const Collective& told) { told_.push_back(told); }
-
-  void recorded(const std::shared_ptr<GraphExec>& exec) override {
-    if (const auto communicator = communicator_.lock()) communicator->handle_->keep(exec);
-  }
-
-  void launches() override {
-    const auto communicator = communicator_.lock();
-    CS_REQUIRE(communicator != nullptr, "captured step: a communicator it uses was destroyed");
-    communicator->flush_all_messages();
-    for (const Collective& told : told_) last_ = communicator->announce(told);
-    {
-      const std::scoped_lock lock(communicator->mutex_);
-      if (!communicator->failed_) return;
-    }
-    communicator->throw_failure();
-    const std::scoped_lock lock(communicator->mutex_);
-    last_->announced.state()->check(0);  // poisoned: throws
-    fail(ErrorKind::CommFailed, communicator->failure_text(*last_, communicator->cause_));
-  }
-
-  // The last of them stands for all: it completes with the graph, for which the compute stream
-  // waits.
-  void launched(const std::shared_ptr<Event>& end) override {
-    const auto communicator = communicator_.lock();
-    {
-      const std::scoped_lock lock(communicator->mutex_);
-      last_->operation->done = end;
-      last_->awaited_ns = now_ns();
-    }
-    communicator->replayed_ = end;
-    communicator->track(std::exchange(last_, nullptr));
-  }
-
- private:
-  std::weak_ptr<NcclCommunicator> communicator_;
-  std::vector<Collective> told_;
-  std::shared_ptr<NcclFlight> last_;
-};
-
 void NcclCommunicator::keep_for_replays(const Collective& told) {
   CudaGraphs& graphs = domain_->device->graphs();
-  std::shared_ptr<Replays> replays = replays_.lock();
+  std::shared_ptr<NcclReplays> replays = replays_.lock();
   if (replays == nullptr || recording_ != graphs.recording()) {
-    replays = std::make_shared<Replays>(weak_from_this());
+    replays = std::make_shared<NcclReplays>(weak_from_this());
     replays_ = replays;
     recording_ = graphs.recording();
     graphs.add(replays);

@@ -5,8 +5,9 @@
 //
 // Each communicator has a stream of the highest priority. An operation waits there for the work
 // queued on the compute stream so far, and a wait makes the compute stream wait for the operation;
-// the host does not block. Each operation is also announced over `control`, a communicator of the
-// same ranks through host memory: it compares the ranks' calls, knows which ranks are missing or
+// the host does not block. Each operation, or launch of a graph of them, is also announced over
+// `control`, a communicator of the same ranks through host memory: it compares the ranks' calls
+// (between processes, at one message each: local/announcements.h), knows which ranks are missing or
 // have left, and holds the first cause of a failure. Pending sends and recvs are issued to NCCL as
 // one group, when one of them is waited for or a collective follows, so that ranks that send to
 // each other do not deadlock; between two ranks, their order relative to collectives must be the
@@ -39,6 +40,7 @@ namespace coshard {
 
 class CudaDevice;
 class NcclCommunicator;
+class NcclReplays;
 
 struct NcclOptions {
   // All-gathers and all-to-alls between buffers from symmetric_buffer() use no SMs. Needs NCCL
@@ -74,8 +76,8 @@ class NcclCommunicator final : public Communicator,
   std::shared_ptr<Communicator> subgroup(std::span<const int> ranks, std::string name) override;
   std::shared_ptr<Communicator> split(std::span<const int> ranks, std::string name) override;
   void poison(const std::string& cause) override;
-  std::uint64_t issued() const override { return issued_; }
-  std::uint64_t order_hash() const override { return order_hash_; }
+  std::uint64_t issued() const override { return control_->issued(); }
+  std::uint64_t order_hash() const override { return control_->order_hash(); }
   void set_timeout(std::int64_t ns) override;
   void observe(ObserverSlot slot) override { slot_ = std::move(slot); }
 
@@ -113,8 +115,7 @@ class NcclCommunicator final : public Communicator,
   std::string destroy();
 
   std::shared_ptr<NcclFlight> announce(const Collective& collective);
-  // The recorded collectives of this communicator, announced again at each launch.
-  class Replays;
+  friend class NcclReplays;
   void keep_for_replays(const Collective& told);
   NcclPlan plan(const Collective& collective, NcclOperation& operation);
   std::string_view path_of(const NcclPlan& plan) const;
@@ -137,7 +138,7 @@ class NcclCommunicator final : public Communicator,
   void failed(ErrorKind kind, const std::string& cause) {
     failed(std::make_exception_ptr(Error(kind, cause)), cause);
   }
-  void look_at(const Work& announced, std::int64_t waited_ns);
+  void look_at(WorkState& announced, std::int64_t waited_ns);
   std::int64_t timeout_of(const NcclFlight& flight) const {
     return flight.limit.value_or(timeout_ns_.load());
   }
@@ -153,20 +154,21 @@ class NcclCommunicator final : public Communicator,
   std::string title() const;
 
   std::shared_ptr<Communicator> control_;
-  std::shared_ptr<Communicator> setup_;  // same ranks; outlives control_ in destruction
-  Work connected_;                       // on setup_: meet(); fails if a rank does
+  std::shared_ptr<Communicator> setup_;   // same ranks; outlives control_ in destruction
+  Work connected_;                        // on setup_: meet(); fails if a rank does
+  std::shared_ptr<WorkState> announced_;  // mutex: the last collective on control_
   std::shared_ptr<NcclDomain> domain_;
   std::unique_ptr<NcclHandle> handle_;
   std::unique_ptr<Stream> stream_;
   std::atomic<std::int64_t> timeout_ns_{0};
   ObserverSlot slot_;
-  std::uint64_t issued_ = 0, messages_issued_ = 0, order_hash_ = 0;
+  std::uint64_t messages_issued_ = 0;
   std::vector<std::shared_ptr<NcclFlight>> messages_;  // not issued to NCCL yet
   std::vector<std::shared_ptr<Window>> windows_;
-  std::weak_ptr<Replays> replays_;   // of the latest recording
-  std::uint64_t recording_ = 0;      // number of that recording
-  std::shared_ptr<Event> replayed_;  // completion of the latest graph launch; null: none
-  std::string left_behind_;          // what the abort failed to do
+  std::weak_ptr<NcclReplays> replays_;  // of the latest recording
+  std::uint64_t recording_ = 0;         // number of that recording
+  std::shared_ptr<Event> replayed_;     // completion of the latest graph launch; null: none
+  std::string left_behind_;             // what the abort failed to do
 
   // Between the rank's thread and the watchdog: guards the members below, connected_, and every use
   // of control_ and its work handles. Never held while waiting for the other thread, or in a

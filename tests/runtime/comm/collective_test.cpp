@@ -203,5 +203,24 @@ TEST(Mix, TellsGroupsOfFewRanksApart) {
   EXPECT_EQ(keys.size(), 8U * 8 * 255);
 }
 
+TEST(Collective, ALaunchIsItsCollectivesInTheirOrder) {
+  Collective one, other;
+  one.kind = other.kind = CollectiveKind::AllReduce;
+  one.extent = 4, other.extent = 5;
+  one.where = {"train.cpp", 88};
+  const auto launch = [](std::vector<Collective> list) {
+    return launch_of(std::make_shared<const std::vector<Collective>>(std::move(list)), 2);
+  };
+  const Collective both = launch({one, other});
+  EXPECT_TRUE(is_launch(both) && both.control_only);
+  EXPECT_FALSE(is_launch(one) || is_launch(Collective()));
+  EXPECT_EQ(describe(both, 2), "a launch of 2 recorded collectives");
+  EXPECT_EQ(location_of(both.where), "train.cpp:88");
+  EXPECT_EQ(fingerprint(both, 2), fingerprint(launch({one, other}), 2));
+  for (const Collective& differs : {launch({other, one}), launch({one}), Collective()})
+    EXPECT_NE(fingerprint(both, 2), fingerprint(differs, 2));
+  EXPECT_EQ(fingerprints(*both.launched, 2).size(), 2U);
+}
+
 }  // namespace
 }  // namespace coshard::testing

@@ -76,9 +76,13 @@ struct Collective {
   std::int64_t scatter_extent = 0;
   Counts counts, scatter_counts;
   Counts send_counts, recv_counts;
-  // Control only: ranks compare their calls and nothing is moved; the work is over once all ranks
-  // have issued it. Back ends that move data by other means issue it on their control communicator.
+  // Control only: ranks compare their calls and nothing is moved. Back ends that move data by other
+  // means issue it on their control communicator. The work is over once all ranks have issued it;
+  // with ranks in other processes, once the rank's predecessor has (local/announcements.h).
   bool control_only = false;
+  // Control only, of a barrier: what a graph that is launched issues, compared as one, with other
+  // launches only. `extent` is their number, `inner` a hash of them.
+  std::shared_ptr<const std::vector<Collective>> launched;
   bool unobserved = false;  // an internal check, hidden from observers
   // Kept alive until the collective is over on every rank, or in compute-stream order.
   std::shared_ptr<Buffer> keep_send, keep_recv;

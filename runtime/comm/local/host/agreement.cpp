@@ -101,7 +101,30 @@ std::string Agreement::difference(const CollectiveOp& op, int a, int b) const {
   }
   if (one.args.noted != other.args.noted)
     for (const int r : {a, b}) text += noted_text(op, r);
-  return text;
+  return text + other_part(op, a, b);
+}
+
+std::string Agreement::part_text(std::size_t at, int a, const Collective* one, int b,
+                                 const Collective* other) const {
+  if (a > b) std::swap(a, b), std::swap(one, other);
+  const auto side = [&](int rank, const Collective* c) {
+    return c != nullptr ? call_text(*c, size(), member(rank))
+                        : str_cat("rank ", member(rank), " has no more");
+  };
+  return str_cat("; they differ in collective ", at + 1, " of the graph: ", side(a, one), ", ",
+                 side(b, other));
+}
+
+// Of two launches whose lists are known here.
+std::string Agreement::other_part(const CollectiveOp& op, int a, int b) const {
+  const auto& one = entry(op, a).args.launched;
+  const auto& other = entry(op, b).args.launched;
+  if (one == nullptr || other == nullptr) return "";
+  const std::vector<std::uint64_t> prints = fingerprints(*one, size());
+  const auto at = static_cast<std::size_t>(
+      std::ranges::mismatch(prints, fingerprints(*other, size())).in1 - prints.begin());
+  const auto of = [at](const auto& list) { return at < list->size() ? &(*list)[at] : nullptr; };
+  return part_text(at, a, of(one), b, of(other));
 }
 
 // Of the parts of a bucket, if they are those of the other rank.
@@ -156,12 +179,12 @@ std::string Agreement::other_gradients(const CollectiveOp& op, int a, int b) con
   return "";
 }
 
-std::string Agreement::swap(const CollectiveOp& op, int rank) {
+std::string Agreement::swap(const CollectiveOp& op, int rank, int first) {
   const Entry& its = entry(op, rank);
   const std::string swapped =
-      swaps_.look(op.sequence, its.print.call, rank, entry(op, 0).args, its.args);
+      swaps_.look(op.sequence, its.print.call, rank, entry(op, first).args, its.args);
   if (swapped.empty()) return {};
-  return ranks_disagree(op, 0, rank) + swapped;
+  return ranks_disagree(op, first, rank) + swapped;
 }
 
 void Agreement::note_given_up(int rank, std::uint64_t key, std::uint64_t number, std::string text) {

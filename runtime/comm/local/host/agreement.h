@@ -19,8 +19,11 @@ class Agreement {
       : members_(std::move(members)), title_(std::move(title)), given_up_(members_.size()) {}
   // How the calls of two ranks that have arrived differ, naming both lines; "": they agree.
   std::string difference(const CollectiveOp& op, int a, int b) const;
-  // The same for the order in which `rank` and rank 0, whose calls agree, issue equal collectives.
-  std::string swap(const CollectiveOp& op, int rank);
+  // The same for the order in which `rank` and `first`, whose calls agree, issue equal collectives.
+  std::string swap(const CollectiveOp& op, int rank, int first = 0);
+  // Of two launches that differ: the collective `at` of each; null: it has fewer.
+  std::string part_text(std::size_t at, int a, const Collective* one, int b,
+                        const Collective* other) const;
   // What `rank` calls, and where.
   std::string side_text(const CollectiveOp& op, int rank) const;
   // `rank` gave up an await, `text` says which. `key`: alike on all ranks.
@@ -33,6 +36,7 @@ class Agreement {
   };
   bool calls_agree(const CollectiveOp& op, int& a, int b) const;
   std::string other_order(const CollectiveOp& op, int a, int b) const;
+  std::string other_part(const CollectiveOp& op, int a, int b) const;
   std::string other_replicas(const CollectiveOp& op, int a, int b) const;
   std::string other_gradients(const CollectiveOp& op, int a, int b) const;
   std::string ranks_disagree(const CollectiveOp& op, int a, int b) const;

@@ -43,6 +43,53 @@ TEST(MpiRanks, SumInTheOrderOfRanksAndSoTheBitsOfThreads) {
   }
 }
 
+Collective announced(int line) {
+  Collective c;
+  c.control_only = true;
+  c.where = {"train.cpp", line};
+  return c;
+}
+
+// Over a network that delivers in any order that MPI allows.
+TEST(MpiRanks, AnnounceACollectiveToOneProcessOnly) {
+  for (const int processes : {2, 4, 8}) {
+    constexpr int kTimes = 600;
+    testing::FakeProcesses all(processes, 1, 7);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < processes; ++rank)
+      threads.emplace_back([&all, rank] {
+        auto mine = all.group_of(rank).communicator(rank);
+        mine->set_timeout(60'000'000'000);
+        for (int i = 0; i + 1 < kTimes; ++i) (void)mine->issue(announced(i));
+        mine->issue(announced(kTimes)).wait();
+        mine->issue(Collective()).wait();
+      });
+    for (std::thread& thread : threads) thread.join();
+    const int others = processes - 1;  // a RunNotice and a barrier to each
+    for (int p = 0; p < processes; ++p)
+      EXPECT_LE(all.mpi().sent(p).messages, kTimes + kTimes / 128 + 2 * others);
+  }
+}
+
+TEST(MpiRanks, AnAnnouncedDifferenceOfAnyRankIsNamedOnAll) {
+  for (const int processes : {2, 4, 8})
+    for (int other = 0; other < processes; ++other) {
+      const auto failures = on_processes(processes, 1, 3, [&](Communicator& comm, int rank) {
+        for (int i = 0; i < 3; ++i) (void)comm.issue(announced(5));
+        Collective c = announced(rank == other ? 7 : 6);
+        if (rank == other) c.kind = CollectiveKind::AllReduce;
+        const Work work = comm.issue(c);
+        for (;;) {
+          work.state()->check(0);
+          std::this_thread::yield();
+        }
+      });
+      for (const std::string& failure : failures)
+        for (const char* line : {"train.cpp:6", "train.cpp:7"})
+          EXPECT_NE(failure.find(line), std::string::npos) << failure;
+    }
+}
+
 TEST(MpiRanks, ShareGroupsThatOnlySomeOfThemMake) {
   const auto failures = on_processes(4, 1, 3, [](Communicator& comm, int rank) {
     const std::vector<int> mine = rank % 2 == 0 ? std::vector{2, 0} : std::vector{1, 3};

@@ -58,6 +58,39 @@ TEST(Notice, OfAnIssueKeepsAllThatRanksCompareAndSay) {
   EXPECT_EQ(got.args.send_counts, nullptr);
 }
 
+TEST(Notice, OfAnAnnouncementArrivesAsItWas) {
+  const auto sent_and_back = [](const Announcement& said) { return notice_of(to_bytes(said)); };
+  const Announced sent{9, 41, 2, 3, {5, 6}, some_collective()};
+  const auto announced = std::get<Announced>(sent_and_back(sent));
+  EXPECT_EQ(announced.number, 41U);
+  EXPECT_EQ(announced.to, 3);
+  EXPECT_EQ(announced.print.given_up, 6U);
+  EXPECT_EQ(describe(announced.args, 2), describe(sent.args, 2));
+  EXPECT_EQ(std::get<Acknowledged>(sent_and_back(Acknowledged{9, 128, 3, 2})).count, 128U);
+  const auto asked = std::get<Asked>(sent_and_back(Asked{9, 41, 0, 2, {7, 8}}));
+  EXPECT_EQ(asked.to, 2);
+  EXPECT_EQ(asked.prints, (std::vector<std::uint64_t>{7, 8}));
+  const auto answered = std::get<Answered>(sent_and_back(Answered{9,
+                                                                  41,
+                                                                  2,
+                                                                  0,
+                                                                  42,
+                                                                  CollectiveKind::AllToAll,
+                                                                  77,
+                                                                  " at train.cpp:88",
+                                                                  true,
+                                                                  3,
+                                                                  {5, 6},
+                                                                  some_collective()}));
+  EXPECT_EQ(answered.count, 42U);
+  EXPECT_EQ(answered.kind, CollectiveKind::AllToAll);
+  EXPECT_EQ(answered.age_ns, 77);
+  EXPECT_EQ(answered.place, " at train.cpp:88");
+  EXPECT_TRUE(answered.known);
+  EXPECT_EQ(answered.part, 3);
+  EXPECT_EQ(location_text(answered.args), location_text(sent.args));
+}
+
 TEST(Notice, OfAPoisonAndOfALeavingRankArriveAsTheyWere) {
   const auto poison = std::get<PoisonNotice>(notice_of(to_bytes(PoisonNotice{3, 9, "disk full"})));
   EXPECT_EQ(poison.run, 3U);

@@ -233,6 +233,33 @@ TEST_F(NcclFailure, APeerThatDoesNotComeIsNamed) {
   for (const NcclOutcome& outcome : outcomes) EXPECT_FALSE(outcome.failed) << outcome.text;
 }
 
+TEST_F(NcclFailure, AMissingRankOfFourIsNamedOnAllOthers) {
+  for (int missing = 0; missing < 4; ++missing) {
+    std::atomic<int> over{0};
+    NcclSetting setting{.ranks = 4};
+    setting.timeout_ns = kNcclSecond;
+    const auto outcomes = nccl_outcomes(setting, [&](NcclRank& mine) {
+      const NcclNumbers numbers(mine, {1, 2});
+      mine.comm->issue(nccl_sum_of(numbers)).wait();
+      mine.device->synchronize();
+      if (mine.rank == missing) {
+        while (over.load() < 3) std::this_thread::yield();
+        return;
+      }
+      const NcclOutcome outcome = outcome_of([&] {
+        mine.comm->issue(nccl_sum_of(numbers)).wait();
+        mine.device->synchronize();
+      });
+      ++over;
+      EXPECT_TRUE(outcome.failed);
+      EXPECT_NE(outcome.text.find(str_cat("missing: ", missing, " (last issued #0 all_reduce ")),
+                std::string::npos)
+          << outcome.text;
+    });
+    for (const NcclOutcome& outcome : outcomes) EXPECT_FALSE(outcome.failed) << outcome.text;
+  }
+}
+
 TEST_F(NcclFailure, APeerThatLeftIsNamedAtOnce) {
   NcclSetting setting{.ranks = 2};
   const auto outcomes = nccl_outcomes(setting, [](NcclRank& mine) {

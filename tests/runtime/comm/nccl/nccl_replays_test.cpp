@@ -1,6 +1,8 @@
 // Graphs with operations of a communicator: NCCL's abort, finalize and destroy wait until none is
 // left (commDestroySync, init.cc, localPersistentRefs), so whoever gives up a communicator ends its
 // graphs first.
+#include "runtime/comm/nccl/nccl_replays.h"
+
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -139,6 +141,42 @@ TEST_F(NcclGraphs, AFailureWithinARecordingDoesNotWaitForIt) {
     expect_not_left_behind(outcome.text);
   }
   expect_not_left_behind(::testing::internal::GetCapturedStderr());
+}
+
+// Each rank records two graphs; `other` launches the second one where the others launch the first.
+TEST_F(NcclGraphs, ADifferenceInALaunchNamesTheLaunchAndTheCollective) {
+  for (const int ranks : {2, 4})
+    for (int other = 0; other < ranks; ++other) {
+      const auto outcomes = nccl_outcomes({.ranks = ranks}, [other](NcclRank& mine) {
+        const NcclNumbers numbers(mine, {1, 2}), more(mine, {1, 2, 3});
+        const auto first = graph_of_a_sum(mine, numbers);
+        const auto second = graph_of_a_sum(mine, more);
+        (mine.rank == other ? second : first)->launch();
+        mine.device->synchronize();
+      });
+      for (const NcclOutcome& outcome : outcomes) {
+        EXPECT_EQ(outcome.kind, ErrorKind::CommFailed);
+        for (const char* text : {"a launch of 1 recorded collectives", "collective 1 of the graph",
+                                 "all_reduce sum f32 [2]", "all_reduce sum f32 [3]"})
+          EXPECT_NE(outcome.text.find(text), std::string::npos) << outcome.text;
+      }
+    }
+}
+
+TEST_F(NcclGraphs, ALaunchIsAnnouncedAsOneCollective) {
+  on_nccl_ranks({.ranks = 2}, [](NcclRank& mine) {
+    const NcclNumbers numbers(mine, {1, 2});
+    mine.comm->issue(nccl_sum_of(numbers)).wait();
+    mine.device->synchronize();
+    mine.host->issue(Collective()).wait();
+    const auto recording = mine.device->record_graph();
+    for (int i = 0; i < 3; ++i) mine.comm->issue(nccl_sum_of(numbers)).wait();
+    const auto graph = recording->finish();
+    const std::uint64_t before = mine.comm->issued();
+    for (int i = 0; i < 5; ++i) graph->launch();
+    mine.device->synchronize();
+    EXPECT_EQ(mine.comm->issued(), before + 5);
+  });
 }
 
 }  // namespace
