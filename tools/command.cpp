@@ -100,6 +100,11 @@ void add_options(CLI::App& app, bench::CheckpointOptions& o) {
   app.add_option("--folder", o.folder, "a folder on the disk to measure")->capture_default_str();
 }
 
+void add_options(CLI::App& app, bench::AnnouncementsOptions& o) {
+  add_number(app, "--collectives", o.collectives, 1, kMostSteps, "collectives of each process");
+  add_number(app, "--most", o.most, 2, kMostBenchRanks, "the largest number of processes");
+}
+
 void add_options(CLI::App& app, GpuOptions& o) {
   app.add_flag("--tiny", o.tiny, "tiny sizes, to test the benchmark itself");
 }
@@ -122,6 +127,7 @@ void check(const bench::CheckpointOptions& o) {
   CS_REQUIRE(std::filesystem::is_directory(o.folder, ignored), "--folder ", o.folder,
              ": there is no such folder");
 }
+void check(const bench::AnnouncementsOptions&) { require_one_process("bench processes"); }
 void check(const GpuOptions&) { require_one_process("bench gpu"); }
 void check(const OverlapOptions& o) {
   require_one_process("bench overlap");
@@ -277,6 +283,8 @@ class Benches {
     add("train", "One training step of a transformer", train_, bench_train);
     add("forecast", "What the simulator says of a training step, beside what it takes", forecast_,
         bench_forecast);
+    add("processes", "Messages and CPU time of comparing collectives between processes", processes_,
+        bench_announcements);
     add("gpu", "Llama block, attention, matmul, bandwidth and host time on one device", gpu_,
         bench_gpu);
   }
@@ -313,6 +321,7 @@ class Benches {
   bench::RedistributeOptions redistribute_;
   OverlapOptions overlap_;
   bench::CheckpointOptions checkpoint_;
+  bench::AnnouncementsOptions processes_;
   TrainOptions train_;
   ForecastOptions forecast_;
   GpuOptions gpu_;

@@ -81,6 +81,16 @@ struct CheckpointOptions {
 };
 Report bench_checkpoint(const CheckpointOptions& options);
 
+// What the processes of a GPU job pay to compare the collectives that NCCL performs: messages and CPU
+// time per process and collective, in 2, 4, 8 and 16 processes of this host. Beside it a barrier over
+// the same connections, which every process tells every other. Forks: no other thread may run.
+struct AnnouncementsOptions {
+  int collectives = 20'000;
+  int most = 16;  // processes
+  WorldOptions world = {};
+};
+Report bench_announcements(const AnnouncementsOptions& options);
+
 // One device: a Llama-8B-shaped block forward and backward, its attention alone, a large matmul,
 // bandwidth of fused kernels as a share of a copy's, host time per operator and per cached
 // redistribute. All devices: bandwidth of collectives. `peer`: peer/bench_pytorch_gpu.py.

@@ -52,7 +52,8 @@ TEST(Command, ACommandThatIsUnknownOrMissingIsNamedWithThoseThatThereAre) {
   expect_refused("--bogus", "unknown option --bogus of coshard");
   expect_refused(
       "bench",
-      "bench needs a command: dispatch, redistribute, overlap, checkpoint, train, forecast or gpu");
+      "bench needs a command: dispatch, redistribute, overlap, checkpoint, train, forecast, "
+      "processes or gpu");
   expect_refused("bench bogus", "unknown command 'bogus' of bench; expected dispatch, ");
   expect_refused("plan", "plan needs a command: explain");
   expect_refused("plan bogus", "unknown command 'bogus' of plan; expected explain");
