@@ -4,7 +4,6 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-#include <cstring>
 #include <utility>
 
 #include <boost/asio/buffer.hpp>
@@ -97,18 +96,19 @@ void ControlLink::send(const ControlMessage& message) {
   const std::string text = message.text.substr(0, relayed ? kMostRelayed : kMostText);
   const Header header{static_cast<std::uint32_t>(text.size()), message.process,
                       static_cast<std::uint32_t>(message.kind), message.to, message.tag};
-  std::string bytes(sizeof header, '\0');
-  std::memcpy(bytes.data(), &header, sizeof header);
-  out_.push_back(bytes + text);
-  if (out_.size() == 1) write();
+  out_.append(reinterpret_cast<const char*>(&header), sizeof header);
+  out_ += text;
+  if (sending_.empty()) write();
 }
 
+// All that has been sent so far, by one call.
 void ControlLink::write() {
   const auto self = shared_from_this();
-  asio::async_write(socket_, asio::buffer(out_.front()),
+  sending_.swap(out_);
+  asio::async_write(socket_, asio::buffer(sending_),
                     [self](const boost::system::error_code& error, std::size_t) {
+                      self->sending_.clear();
                       if (error) return self->out_.clear();  // read() gets the error
-                      self->out_.pop_front();
                       if (!self->out_.empty()) return self->write();
                       if (self->closing_) return self->close();
                       if (self->sent_all_) self->sent_all_();

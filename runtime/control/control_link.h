@@ -3,7 +3,6 @@
 // the thread of its io_context only.
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -64,7 +63,7 @@ class ControlLink : public std::enable_shared_from_this<ControlLink> {
   // Unsent data are dropped.
   void close();
   void close_when_sent();
-  bool has_sent_all() const { return out_.empty(); }
+  bool has_sent_all() const { return out_.empty() && sending_.empty(); }
   void set_timeout(std::chrono::milliseconds unanswered);
   // Called whenever nothing is unsent any more; null: nothing.
   void on_sent_all(std::function<void()> called) { sent_all_ = std::move(called); }
@@ -95,7 +94,7 @@ class ControlLink : public std::enable_shared_from_this<ControlLink> {
   std::function<void()> sent_all_;
   Header header_;
   std::string text_;
-  std::deque<std::string> out_;
+  std::string out_, sending_;  // unsent; the latter is being sent
   bool closing_ = false;
 };
 
