@@ -129,6 +129,8 @@ void reduce_on_device(CudaDevice& device, DType dtype, Reduce reduce,
       return reduce_typed<std::int32_t>(device, reduce, sources, target, count, stream);
     case DType::Bool:
       return reduce_typed<std::uint8_t>(device, reduce, sources, target, count, stream);
+    case DType::F8E4M3:
+    case DType::F8E5M2: fail_without_arithmetic(dtype);
   }
 }
 

@@ -138,7 +138,7 @@ Loop loop_for(DType dtype, Reduce reduce) {
     case DType::I64: return loop_for<std::int64_t>(reduce);
     case DType::I32: return loop_for<std::int32_t>(reduce);
     case DType::Bool:
-    case DType::F8E4M3:  // refused by check_collective
+    case DType::F8E4M3:  // refused when it is issued
     case DType::F8E5M2: break;
   }
   return loop_for<std::uint8_t>(reduce);
