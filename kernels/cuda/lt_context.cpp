@@ -4,6 +4,7 @@
 #include <span>
 
 #include <coshard/runtime/error.h>
+#include "kernels/cuda/cuda.h"
 #include "runtime/device/cuda/launch.h"
 
 namespace coshard::kernels::cuda {
