@@ -118,8 +118,24 @@ void Announcements::act(const Outcome& outcome) {
   group_.wake();
 }
 
+// The counts of a flat all_to_all match in pairs, also of ranks that are no neighbours. Whoever
+// hears this before it issues drops it: the other one then hears of its own.
+void Announcements::tell_counts(int rank, std::uint64_t number, const Collective& args, Print print,
+                                Outcome& outcome) {
+  for (int r = 0; r < group_.size(); ++r) {
+    if (r == rank || r == own(rank).before || r == own(rank).after) continue;
+    Answered counts{group_.key(), number, rank, r, number + 1, args.kind, 0, location_text(args)};
+    counts.known = true;
+    counts.print = print;
+    counts.args = args;
+    outcome.said.emplace_back(std::move(counts));
+  }
+}
+
 void Announcements::issue(int rank, Collective&& args, Print print) {
+  args.send = nullptr, args.recv = nullptr;
   args.keep_send = args.keep_recv = nullptr;
+  args.after = nullptr, args.complete = nullptr;
   Outcome outcome;
   Announced said{group_.key(), 0, rank, own(rank).after, print, std::move(args)};
   {
@@ -137,6 +153,7 @@ void Announcements::issue(int rank, Collective&& args, Print print) {
         its.asked.push_back(asked);
     }
     compare(rank, outcome);
+    if (said.args.send_counts != nullptr) tell_counts(rank, said.number, said.args, print, outcome);
   }
   outcome.said.insert(outcome.said.begin(), std::move(said));
   act(outcome);
@@ -145,7 +162,8 @@ void Announcements::issue(int rank, Collective&& args, Print print) {
 std::optional<std::uint64_t> Announcements::awaited(int rank) const {
   const std::scoped_lock lock(mutex_);
   const Own& its = own(rank);
-  if (its.issued >= its.acknowledged + kMostUnacknowledged) return its.issued - kMostUnacknowledged;
+  if (its.issued >= its.acknowledged + kMostUnacknowledged)
+    return its.acknowledged + kPerAcknowledgement - 1;  // with which its successor acknowledges
   if (its.issued >= its.compared + kKept) return its.issued - kKept;
   return std::nullopt;
 }
@@ -160,9 +178,11 @@ bool Announcements::has_issued(int rank, std::uint64_t number) const {
   return known(rank).issued > number;
 }
 
-int Announcements::lost(int rank, std::uint64_t number) const {
+int Announcements::lost(int rank, std::uint64_t number, bool for_room) const {
   for (int r = 0; r < group_.size(); ++r) {
-    // Of another rank it may not be known what it issued before it left; its successor knows.
+    // What it acknowledged was heard before it left.
+    if (for_room && r == own(rank).after && group_.state(r).left.load()) return r;
+    // Of another rank it may not be known what it issued before it left: its successor knows.
     if (r != own(rank).before && !group_.is_here(r)) continue;
     // In this order: after `left`, a rank issues nothing more.
     if (group_.state(r).left.load() && !has_issued(r, number)) return r;
@@ -183,9 +203,8 @@ std::int64_t Announcements::ask(int rank, std::uint64_t number) {
   return now;
 }
 
-bool Announcements::misses_any(std::uint64_t number, std::int64_t asked_ns,
-                               std::int64_t patience_ns) const {
-  const bool waits = rank_clock() - asked_ns < patience_ns;
+bool Announcements::misses_any(std::uint64_t number, std::int64_t asked_ns) const {
+  const bool waits = rank_clock() - asked_ns < kPatienceNs;
   bool missing = false;
   const std::scoped_lock lock(mutex_);
   for (int r = 0; r < group_.size(); ++r) {
@@ -204,7 +223,9 @@ std::string Announcements::missing_text(std::uint64_t number) const {
       arrived += str_cat(arrived.empty() ? "" : ",", group_.members()[static_cast<std::size_t>(r)]);
     else
       missing += str_cat(missing.empty() ? "" : ", ", group_.rank_text(r), known(r).place,
-                         group_.is_here(r) || known(r).answered_ns > 0 ? "" : ", does not answer");
+                         group_.state(r).left.load()                     ? ", has left"
+                         : group_.is_here(r) || known(r).answered_ns > 0 ? ""
+                                                                         : ", does not answer");
   }
   return str_cat("arrived: ", arrived.empty() ? "none" : arrived,
                  "; missing: ", missing.empty() ? "none" : missing);

@@ -2,16 +2,19 @@
 // How ranks in several processes compare collectives whose data go another way
 // (Collective::control_only). The ranks of a group form a ring: those of a process after one another,
 // the processes in the order of their first ranks. Each rank announces each collective to its
-// successor, which compares it with its own; so all are compared, as being equal is transitive, at
-// one message per process and collective.
+// successor, which compares it with its own; being equal is transitive, so this compares all, at one
+// message per process and collective.
 //
 // What only a failure needs costs more. A rank that finds a difference ends the run on all ranks with
 // an error that names both; of two launches of graphs it first asks its predecessor for the first
 // collective that differs, for at most half a second. A rank whose wait comes near its deadline asks
 // all others how many they have issued, where, and what the awaited one is; those that have not
 // issued it answer again when they have. At the deadline, those that have not, or do not answer, are
-// missing. So calls that must match between ranks that are no neighbours (counts of a flat
-// all_to_all) are compared then.
+// missing.
+//
+// Two things are not transitive. Counts of a flat all_to_all match in pairs: they are told to all
+// ranks. And what a rank may lack (replicas, the order of a bucket, the module, the origin) is not
+// compared across a neighbour that lacks it.
 //
 // A rank is at most kMostUnacknowledged collectives ahead of its successor, which acknowledges every
 // kPerAcknowledgement, and kKept ahead of its predecessor: the last kKept are what it can still
@@ -37,7 +40,8 @@ class Announcements {
  public:
   static constexpr std::uint64_t kKept = 1024, kMostUnacknowledged = 256;
   static constexpr std::uint64_t kPerAcknowledgement = 128;
-  // How long before a deadline the others are asked, of which answers may take a half.
+  static constexpr std::int64_t kPatienceNs = 500'000'000;  // for answers
+  // How long before a deadline the others are asked.
   static constexpr std::int64_t ask_before_ns(std::int64_t timeout_ns) {
     return std::min<std::int64_t>(timeout_ns / 4, 1'000'000'000);
   }
@@ -52,13 +56,14 @@ class Announcements {
   bool is_compared(int rank, std::uint64_t number) const;
   // Whether `rank` has issued its collective `number`, as far as is known here.
   bool has_issued(int rank, std::uint64_t number) const;
-  // A rank that has left without issuing what `rank` waits for; -1: not known of any.
-  int lost(int rank, std::uint64_t number) const;
+  // A rank that has left without issuing what `rank` waits for, or, if that waits for room, without
+  // acknowledging it; -1: not known of any.
+  int lost(int rank, std::uint64_t number, bool for_room) const;
 
   // `rank` asks all that may not have issued `number`. Returns when.
   std::int64_t ask(int rank, std::uint64_t number);
   // Whether ranks have not issued `number`, and have had time to answer.
-  bool misses_any(std::uint64_t number, std::int64_t asked_ns, std::int64_t patience_ns) const;
+  bool misses_any(std::uint64_t number, std::int64_t asked_ns) const;
   // "arrived: 0,2; missing: 1 (last issued #39 all_reduce on tp[4] 1.7 s ago) at train.cpp:88"
   std::string missing_text(std::uint64_t number) const;
 
@@ -109,6 +114,8 @@ class Announcements {
   void compare(int rank, Outcome& outcome);
   void differ(int rank, std::string text, const Side& mine, const Announced& theirs,
               Outcome& outcome);
+  void tell_counts(int rank, std::uint64_t number, const Collective& args, Print print,
+                   Outcome& outcome);
   void act(const Outcome& outcome);
   void take(Announced& said, Outcome& outcome);
   void take(const Acknowledged& said, Outcome& outcome);

@@ -407,6 +407,7 @@ bool AnnouncedWork::may_miss(std::int64_t waited_ns) {
 }
 
 void AnnouncedWork::wait_for_room() {
+  for_room_ = true;
   block(
       -1, [this] { return !all().awaited(rank()); }, [this] { return help(); });
 }

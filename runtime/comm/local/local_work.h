@@ -195,17 +195,17 @@ class AnnouncedWork final : public LocalWork {
  private:
   Announcements& all() const { return communicator_->group().announcements(); }
   bool is_there(int) override {
-    return communicator_->group().poisoned() || !all().misses_any(awaited_.number, 0, 0);
+    return communicator_->group().poisoned() || !all().misses_any(awaited_.number, 0);
   }
   bool complete() const override { return all().is_compared(rank(), awaited_.number); }
   bool help() override { return communicator_->group().drive(); }
-  int lost() const override { return all().lost(rank(), awaited_.number); }
-  bool misses(int rank) const override { return !all().has_issued(rank, awaited_.number); }
-  bool lacks_data_of(int) const override { return false; }
-  bool rest_is_here() override {
-    return !all().misses_any(awaited_.number, asked_ns_,
-                             Announcements::ask_before_ns(timeout_ns()) / 2);
+  int lost() const override { return all().lost(rank(), awaited_.number, for_room_); }
+  // Of a rank that has left only its successor knows what it issued.
+  bool misses(int rank) const override {
+    return !all().has_issued(rank, awaited_.number) && !communicator_->group().state(rank).left;
   }
+  bool lacks_data_of(int) const override { return false; }
+  bool rest_is_here() override { return !all().misses_any(awaited_.number, asked_ns_); }
   bool may_miss(std::int64_t waited_ns) override;
   std::string missing_text() const override { return all().missing_text(awaited_.number); }
   void mark_has_dependents() override {}
@@ -213,6 +213,7 @@ class AnnouncedWork final : public LocalWork {
   std::int64_t link_ns(int) const override { return 0; }
   int rank() const { return communicator_->rank(); }
   std::int64_t asked_ns_ = 0;  // 0: it has not asked the others
+  bool for_room_ = false;
 };
 
 class MessageWork final : public LocalWork {

@@ -167,6 +167,7 @@ class NcclCommunicator final : public Communicator,
   std::vector<std::shared_ptr<Window>> windows_;
   std::weak_ptr<NcclReplays> replays_;  // of the latest recording
   std::uint64_t recording_ = 0;         // number of that recording
+  std::uint64_t recordings_ = 0;        // with collectives, so far
   std::shared_ptr<Event> replayed_;     // completion of the latest graph launch; null: none
   std::string left_behind_;             // what the abort failed to do
 

@@ -9,7 +9,10 @@
 namespace coshard {
 
 void NcclReplays::keep(const Collective& told) {
-  (is_point_to_point(told.kind) ? messages_ : told_).push_back(told);
+  if (is_point_to_point(told.kind)) return messages_.push_back(told);
+  if (told_.empty())
+    if (const auto communicator = communicator_.lock()) recording_ = ++communicator->recordings_;
+  told_.push_back(told);
 }
 
 void NcclReplays::recorded(const std::shared_ptr<GraphExec>& exec) {
@@ -21,9 +24,12 @@ void NcclReplays::launches() {
   CS_REQUIRE(communicator != nullptr, "captured step: a communicator it uses was destroyed");
   communicator->flush_all_messages();
   for (const Collective& told : messages_) last_ = communicator->announce(told);
-  if (!told_.empty())
+  if (!told_.empty()) {
     launch_ = launch_of(std::make_shared<const std::vector<Collective>>(std::exchange(told_, {})),
                         communicator->size());
+    launch_.inner =
+        static_cast<std::int64_t>(mix(static_cast<std::uint64_t>(launch_.inner), recording_));
+  }
   if (launch_.launched != nullptr) {
     Collective launch = launch_;
     if (const CallSite here = Branch::current().place.site; here.known()) launch.where = here;

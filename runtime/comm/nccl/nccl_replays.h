@@ -22,6 +22,7 @@ class NcclReplays final : public GraphPart {
  private:
   std::weak_ptr<NcclCommunicator> communicator_;
   std::vector<Collective> told_, messages_;  // the first move to the launch
+  std::uint64_t recording_ = 0;              // of those with collectives, the same on all ranks
   Collective launch_;
   std::shared_ptr<NcclFlight> last_;
 };

@@ -106,6 +106,7 @@ std::string Agreement::difference(const CollectiveOp& op, int a, int b) const {
 
 std::string Agreement::part_text(std::size_t at, int a, const Collective* one, int b,
                                  const Collective* other) const {
+  if (one == nullptr && other == nullptr) return "; the collectives of both graphs are equal";
   if (a > b) std::swap(a, b), std::swap(one, other);
   const auto side = [&](int rank, const Collective* c) {
     return c != nullptr ? call_text(*c, size(), member(rank))

@@ -265,8 +265,8 @@ TEST(Announcements, TwoCallsThatOneRankSwapsAreNamed) {
   for (const Work& work : works) EXPECT_TRUE(says(checked(work, 0), "swapped the two"));
 }
 
-// Two ranks that are no neighbours: nothing but the deadline compares them.
-TEST(Announcements, CountsOfAnyTwoRanksAreComparedAtTheDeadline) {
+// Two ranks that are no neighbours.
+TEST(Announcements, CountsOfAnyTwoRanksAreCompared) {
   HandClock clock;
   Wires wires(4);
   std::vector<Work> works;
@@ -280,9 +280,6 @@ TEST(Announcements, CountsOfAnyTwoRanksAreComparedAtTheDeadline) {
     if (r == 3) c.where.line = 7;
     works.push_back(wires.comm(r).issue(c));
   }
-  wires.deliver();
-  EXPECT_FALSE(checked(works[1], 0).failed);
-  (void)checked(works[1], 10 * kOneSecond);
   wires.deliver();
   for (const Work& work : works) {
     const Checked end = checked(work, 0);
@@ -392,7 +389,7 @@ TEST(Announcements, ARankWaitsForItsSuccessorsAcknowledgement) {
   Wires wires(4);
   constexpr auto kMost = static_cast<int>(Announcements::kMostUnacknowledged);
   for (int i = 0; i < kMost; ++i) (void)wires.comm(0).issue(sum_at(6));
-  EXPECT_EQ(wires.group_of(0)->announcements().awaited(0), 0U);
+  EXPECT_EQ(wires.group_of(0)->announcements().awaited(0), 127U);
   int others = 0;
   clock.meanwhile = [&] {
     if (others++ < 128)
@@ -425,6 +422,36 @@ TEST(Announcements, ThatWaitHasADeadlineAndEndsWithAFailure) {
     EXPECT_TRUE(says(end, fails ? "the disk is full" : "missing: 1 (")) << end.text;
     EXPECT_LT(clock.now_ns - begin, 12 * kOneSecond);
   }
+}
+
+// Wherever between two acknowledgements the successor has stopped.
+TEST(Announcements, ThatWaitEndsIfItsSuccessorStops) {
+  for (const int issued : {1, 50, 127, 200})
+    for (const bool leaves : {false, true}) {
+      HandClock clock;
+      Wires wires(4);
+      for (int i = 0; i < issued; ++i) (void)wires.comm(1).issue(sum_at(6));
+      while (!wires.group_of(0)->announcements().awaited(0)) {
+        (void)wires.comm(0).issue(sum_at(6));
+        wires.deliver();
+      }
+      if (leaves)
+        for (const auto& group : wires.groups) group->leave(1);
+      const std::int64_t begin = clock.now_ns;
+      clock.meanwhile = [&] {
+        wires.deliver();
+        clock.now_ns += kOneSecond / 100;
+      };
+      Checked end;
+      try {
+        (void)wires.comm(0).issue(sum_at(6));
+      } catch (const Error& error) {
+        end = {true, error.kind(), error.what(), {}};
+      }
+      EXPECT_EQ(end.kind, leaves ? ErrorKind::CommFailed : ErrorKind::Timeout) << issued;
+      EXPECT_TRUE(says(end, leaves ? "rank 1 left the program" : "missing: 1 (")) << end.text;
+      EXPECT_LT(clock.now_ns - begin, 12 * kOneSecond) << issued;
+    }
 }
 
 TEST(Announcements, ARankIsNeverFurtherAheadThanItCompares) {

@@ -163,6 +163,23 @@ TEST_F(NcclGraphs, ADifferenceInALaunchNamesTheLaunchAndTheCollective) {
     }
 }
 
+TEST_F(NcclGraphs, AnotherRecordingOfEqualCollectivesIsADifference) {
+  const auto outcomes = nccl_outcomes({.ranks = 2}, [](NcclRank& mine) {
+    const NcclNumbers numbers(mine, {1, 2});
+    const auto first = graph_of_a_sum(mine, numbers);
+    const auto second = graph_of_a_sum(mine, numbers);
+    first->launch();
+    second->launch();
+    (mine.rank == 1 ? second : first)->launch();
+    mine.device->synchronize();
+  });
+  for (const NcclOutcome& outcome : outcomes) {
+    EXPECT_EQ(outcome.kind, ErrorKind::CommFailed);
+    EXPECT_NE(outcome.text.find("the collectives of both graphs are equal"), std::string::npos)
+        << outcome.text;
+  }
+}
+
 TEST_F(NcclGraphs, ALaunchIsAnnouncedAsOneCollective) {
   on_nccl_ranks({.ranks = 2}, [](NcclRank& mine) {
     const NcclNumbers numbers(mine, {1, 2});
