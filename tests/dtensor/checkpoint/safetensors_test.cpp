@@ -61,12 +61,12 @@ TEST(Safetensors, KnowsEveryTypeOfTheFormat) {
       EXPECT_EQ(bits_of(type), data);
     }
   }
-  for (const DType dtype :
-       {DType::F32, DType::F64, DType::BF16, DType::F16, DType::I64, DType::I32, DType::Bool}) {
+  for (const DType dtype : {DType::F32, DType::F64, DType::BF16, DType::F16, DType::I64, DType::I32,
+                            DType::Bool, DType::F8E4M3, DType::F8E5M2}) {
     EXPECT_EQ(to_dtype(to_stored(dtype)), dtype);
     EXPECT_EQ(bits_of(to_stored(dtype)), static_cast<int>(8 * size_of(dtype)));
   }
-  EXPECT_EQ(to_dtype(StoredType::F8_E4M3), std::nullopt);
+  EXPECT_EQ(to_dtype(StoredType::F8_E8M0), std::nullopt);
 }
 
 struct Attack {
