@@ -203,8 +203,9 @@ std::int64_t Announcements::ask(int rank, std::uint64_t number) {
   return now;
 }
 
-bool Announcements::misses_any(std::uint64_t number, std::int64_t asked_ns) const {
-  const bool waits = rank_clock() - asked_ns < kPatienceNs;
+bool Announcements::misses_any(std::uint64_t number, std::int64_t asked_ns,
+                               std::int64_t patience_ns) const {
+  const bool waits = rank_clock() - asked_ns < patience_ns;
   bool missing = false;
   const std::scoped_lock lock(mutex_);
   for (int r = 0; r < group_.size(); ++r) {

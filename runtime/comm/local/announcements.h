@@ -40,10 +40,13 @@ class Announcements {
  public:
   static constexpr std::uint64_t kKept = 1024, kMostUnacknowledged = 256;
   static constexpr std::uint64_t kPerAcknowledgement = 128;
-  static constexpr std::int64_t kPatienceNs = 500'000'000;  // for answers
-  // How long before a deadline the others are asked.
+  // How long before a deadline the others are asked, of which answers may take a half, but in any
+  // case 20 ms: they are given by watchdogs, which look every 10 ms.
   static constexpr std::int64_t ask_before_ns(std::int64_t timeout_ns) {
     return std::min<std::int64_t>(timeout_ns / 4, 1'000'000'000);
+  }
+  static constexpr std::int64_t patience_ns(std::int64_t timeout_ns) {
+    return std::max<std::int64_t>(ask_before_ns(timeout_ns) / 2, 20'000'000);
   }
 
   explicit Announcements(LocalGroup& group);
@@ -63,7 +66,7 @@ class Announcements {
   // `rank` asks all that may not have issued `number`. Returns when.
   std::int64_t ask(int rank, std::uint64_t number);
   // Whether ranks have not issued `number`, and have had time to answer.
-  bool misses_any(std::uint64_t number, std::int64_t asked_ns) const;
+  bool misses_any(std::uint64_t number, std::int64_t asked_ns, std::int64_t patience_ns) const;
   // "arrived: 0,2; missing: 1 (last issued #39 all_reduce on tp[4] 1.7 s ago) at train.cpp:88"
   std::string missing_text(std::uint64_t number) const;
 

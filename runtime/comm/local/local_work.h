@@ -195,7 +195,7 @@ class AnnouncedWork final : public LocalWork {
  private:
   Announcements& all() const { return communicator_->group().announcements(); }
   bool is_there(int) override {
-    return communicator_->group().poisoned() || !all().misses_any(awaited_.number, 0);
+    return communicator_->group().poisoned() || !all().misses_any(awaited_.number, 0, 0);
   }
   bool complete() const override { return all().is_compared(rank(), awaited_.number); }
   bool help() override { return communicator_->group().drive(); }
@@ -205,7 +205,9 @@ class AnnouncedWork final : public LocalWork {
     return !all().has_issued(rank, awaited_.number) && !communicator_->group().state(rank).left;
   }
   bool lacks_data_of(int) const override { return false; }
-  bool rest_is_here() override { return !all().misses_any(awaited_.number, asked_ns_); }
+  bool rest_is_here() override {
+    return !all().misses_any(awaited_.number, asked_ns_, Announcements::patience_ns(timeout_ns()));
+  }
   bool may_miss(std::int64_t waited_ns) override;
   std::string missing_text() const override { return all().missing_text(awaited_.number); }
   void mark_has_dependents() override {}

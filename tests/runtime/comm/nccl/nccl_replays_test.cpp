@@ -171,7 +171,11 @@ TEST_F(NcclGraphs, AnotherRecordingOfEqualCollectivesIsADifference) {
     first->launch();
     second->launch();
     (mine.rank == 1 ? second : first)->launch();
-    mine.device->synchronize();
+    for (int i = 0; i < 1000; ++i) {  // for longer than the watchdog needs to look
+      first->launch();
+      mine.device->synchronize();
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
   });
   for (const NcclOutcome& outcome : outcomes) {
     EXPECT_EQ(outcome.kind, ErrorKind::CommFailed);
