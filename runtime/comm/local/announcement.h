@@ -30,6 +30,7 @@ struct Asked {
   int rank = 0, to = 0;
   std::vector<std::uint64_t> prints;
 };
+// Also told unasked, of a flat all_to_all, since its counts match in pairs.
 struct Answered {
   std::uint64_t group = 0, number = 0;
   int rank = 0, to = 0;

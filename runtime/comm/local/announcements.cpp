@@ -11,8 +11,8 @@
 namespace coshard {
 namespace {
 
-constexpr std::int64_t kListNs =
-    500'000'000;  // how long a difference waits for the list of a launch
+// How long a difference waits for the list of a launch.
+constexpr std::int64_t kListNs = 500'000'000;
 constexpr std::int64_t kBetweenLooksNs = 1'000'000;
 constexpr std::size_t kMostPrints = 4096;  // of a launch, in a question
 
