@@ -1,6 +1,8 @@
 #include <coshard/runtime/device/device.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include <coshard/runtime/error.h>
 #include "runtime/coro/frame_allocator.h"
@@ -57,6 +59,15 @@ void Device::watch(std::shared_ptr<Watched> watched) {
     watched_.erase(watched_.begin(), alive);
   }
   watched_.push_back(std::move(watched));
+}
+
+void Device::settle() {
+  const auto is_settled = [](const auto& known) { return known->over() || known->settled(); };
+  const std::int64_t begin = now_ns();
+  while (!std::ranges::all_of(watched_, is_settled)) {
+    check_watched(now_ns() - begin);
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
 }
 
 void Device::check_watched(std::int64_t waited_ns) {

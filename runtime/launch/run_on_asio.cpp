@@ -161,6 +161,7 @@ class AsioRank : public std::enable_shared_from_this<AsioRank> {
         task_.take();
         // Queued work may still fail, and peers may need it; this is the last wait for it.
         world_->device()->synchronize();
+        world_->device()->settle();
         has_ended = true;
         world_->require_finished();
       } catch (...) {

@@ -56,6 +56,7 @@ void run_program(Run& run, World& world, Executor& executor) {
     executor.run(run.program(world));
     // Queued work may still fail, and peers may need it; this is the last wait for it.
     world.device()->synchronize();
+    world.device()->settle();
     has_ended = true;
     world.require_finished();
   } catch (...) {

@@ -43,8 +43,8 @@ Announcements::Announcements(LocalGroup& group)
   }
 }
 
-Announcements::Side* Announcements::kept(int rank, std::uint64_t number) {
-  Own& its = own(rank);
+const Announcements::Side* Announcements::kept(int rank, std::uint64_t number) const {
+  const Own& its = own(rank);
   const std::uint64_t first = its.issued - its.kept.size();
   if (number < first || number >= its.issued) return nullptr;
   return &its.kept[static_cast<std::size_t>(number - first)];
@@ -166,6 +166,12 @@ std::optional<std::uint64_t> Announcements::awaited(int rank) const {
     return its.acknowledged + kPerAcknowledgement - 1;  // with which its successor acknowledges
   if (its.issued >= its.compared + kKept) return its.issued - kKept;
   return std::nullopt;
+}
+
+Collective Announcements::issued(int rank, std::uint64_t number) const {
+  const std::scoped_lock lock(mutex_);
+  const Side* side = kept(rank, number);
+  return side != nullptr ? side->args : Collective();
 }
 
 bool Announcements::is_compared(int rank, std::uint64_t number) const {

@@ -27,6 +27,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/comm/local/announcement.h"
@@ -55,6 +56,8 @@ class Announcements {
   void issue(int rank, Collective&& args, Print print);
   // The collective that others have to issue before `rank` may issue its next one; none: it may now.
   std::optional<std::uint64_t> awaited(int rank) const;
+  // What `rank` has issued as number `number`, of the last kKept.
+  Collective issued(int rank, std::uint64_t number) const;
   // Whether the predecessor of `rank` has issued its collective `number`, which is equal.
   bool is_compared(int rank, std::uint64_t number) const;
   // Whether `rank` has issued its collective `number`, as far as is known here.
@@ -111,7 +114,10 @@ class Announcements {
   const Own& own(int rank) const { return *own_[static_cast<std::size_t>(rank)]; }
   Known& known(int rank) { return known_[static_cast<std::size_t>(rank)]; }
   const Known& known(int rank) const { return known_[static_cast<std::size_t>(rank)]; }
-  Side* kept(int rank, std::uint64_t number);
+  const Side* kept(int rank, std::uint64_t number) const;
+  Side* kept(int rank, std::uint64_t number) {
+    return const_cast<Side*>(std::as_const(*this).kept(rank, number));
+  }
   void note_issue(int rank, CollectiveKind kind, std::uint64_t count, std::int64_t at_ns);
   std::string difference(std::uint64_t number, int a, Side& one, int b, Side& other);
   void compare(int rank, Outcome& outcome);

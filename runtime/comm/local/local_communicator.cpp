@@ -90,11 +90,17 @@ std::shared_ptr<WorkState> LocalCommunicator::start(Collective collective) {
   return work;
 }
 
-std::shared_ptr<WorkState> LocalCommunicator::announce(Collective collective) {
-  Announcements& all = group_->announcements();
+void LocalCommunicator::make_room() {
+  if (group_->remote() == nullptr) return;
+  const Announcements& all = group_->announcements();
   for (auto awaited = all.awaited(rank_); awaited && !group_->poisoned();
        awaited = all.awaited(rank_))
-    AnnouncedWork(shared_from_this(), collective, *awaited).wait_for_room();
+    AnnouncedWork(shared_from_this(), all.issued(rank_, *awaited), *awaited).wait_for_room();
+}
+
+std::shared_ptr<WorkState> LocalCommunicator::announce(Collective collective) {
+  make_room();
+  Announcements& all = group_->announcements();
   const std::uint64_t print = fingerprint(collective, size());
   take_number(collective, print);
   auto work = std::make_shared<AnnouncedWork>(shared_from_this(), collective, announced_++);

@@ -28,6 +28,7 @@ class LocalCommunicator final : public Communicator,
   void poison(const std::string& cause) override { group_->poison(cause); }
   std::uint64_t issued() const override { return issued_; }
   std::uint64_t order_hash() const override { return order_hash_; }
+  void make_room() override;  // for what is announced
   void set_timeout(std::int64_t ns) override { timeout_ns_ = ns; }
   void observe(ObserverSlot slot) override { slot_ = std::move(slot); }
 

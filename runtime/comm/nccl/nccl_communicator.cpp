@@ -81,16 +81,16 @@ std::shared_ptr<NcclFlight> NcclCommunicator::announce(const Collective& collect
   told.control_only = true;
   told.keep_send = told.keep_recv = nullptr;
   if (domain_->device->recording()) keep_for_replays(told);
-  {
+  try {
+    control_->make_room();  // not under the mutex, which the watchdog needs meanwhile
     const std::scoped_lock lock(mutex_);
-    try {
-      flight->announced = control_->issue(std::move(told));
-      if (!message) announced_ = flight->announced.state();
-      if (!failed_) look_at(*flight->announced.state(), 0);  // a failure is thrown by the wait
-      return flight;
-    } catch (const Error& error) {  // it waited for peers in vain
-      failed(std::current_exception(), error.what());
-    }
+    flight->announced = control_->issue(std::move(told));
+    if (!message) announced_ = flight->announced.state();
+    if (!failed_) look_at(*flight->announced.state(), 0);  // a failure is thrown by the wait
+    return flight;
+  } catch (const Error& error) {  // it waited for peers in vain
+    const std::scoped_lock lock(mutex_);
+    failed(std::current_exception(), error.what());
   }
   throw_failure();
   fail(ErrorKind::CommFailed, failure_text(*flight, cause_));
@@ -297,6 +297,10 @@ class NcclWatch final : public Watched {
   bool over() override { return communicator_.expired(); }
   void check(std::int64_t waited_ns) override {
     if (const auto alive = communicator_.lock()) alive->look(waited_ns);
+  }
+  bool settled() override {
+    const auto alive = communicator_.lock();
+    return alive == nullptr || alive->settled();
   }
 
  private:
@@ -645,6 +649,14 @@ void NcclCommunicator::check(NcclFlight& flight) {
   fail(ErrorKind::CommFailed, failure_text(flight, cause_));
 }
 
+bool NcclCommunicator::settled() {
+  const std::scoped_lock lock(mutex_);
+  if (announced_ == nullptr) return true;
+  const bool over = announced_->poll(Poller::AnyThread) == Poll::Done;
+  if (!failed_) look_at(*announced_, 0);
+  return over && failure_ == nullptr;
+}
+
 void NcclCommunicator::look(std::int64_t waited_ns) {
   flush_messages();
   std::vector<std::shared_ptr<NcclFlight>> over;  // released without the mutex
@@ -660,6 +672,7 @@ void NcclCommunicator::look(std::int64_t waited_ns) {
       over.push_back(std::move(in_flight_.front()));
       in_flight_.pop_front();
     }
+    if (!failed_ && in_flight_.empty() && announced_ != nullptr) look_at(*announced_, waited_ns);
     if (failed_) {  // their waits report it
       over.insert(over.end(), in_flight_.begin(), in_flight_.end());
       in_flight_.clear();

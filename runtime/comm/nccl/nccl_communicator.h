@@ -91,6 +91,8 @@ class NcclCommunicator final : public Communicator,
   bool part_there(NcclFlight& flight, int part);  // -1: all parts
   // Checks operations in flight, after the host has waited for `waited_ns`.
   void look(std::int64_t waited_ns);
+  // Whether all of its collectives have been compared with the peers', and no failure is untold.
+  bool settled();
   // On the watchdog's thread: fails operations that have gone wrong or take too long.
   void watch() noexcept;
 

@@ -45,6 +45,26 @@ TEST(DeviceBase, LooksAfterWhatIsWatchedUntilThatIsOver) {
   EXPECT_EQ(looked.use_count(), 1);
 }
 
+TEST(DeviceBase, SettlesOnceNothingIsLeftToCheck) {
+  struct Pending final : Watched {
+    bool over() override { return false; }
+    void check(std::int64_t) override {
+      if (++checks == fails_at) fail(ErrorKind::CommFailed, "peers differ");
+    }
+    bool settled() override { return checks >= 3; }
+    int checks = 0, fails_at = 0;
+  };
+  const std::shared_ptr<Device> device = make_cpu_device(1);
+  const auto pending = std::make_shared<Pending>();
+  device->watch(pending);
+  device->settle();
+  EXPECT_EQ(pending->checks, 3);
+  device->settle();
+  EXPECT_EQ(pending->checks, 3);
+  pending->checks = 0, pending->fails_at = 2;
+  EXPECT_THROW(device->settle(), Error);
+}
+
 TEST(DeviceBase, LetsGoOfWhatIsOverWhereMuchIsWatched) {
   struct Over final : Watched {
     bool over() override { return true; }

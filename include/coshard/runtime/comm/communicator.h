@@ -139,6 +139,9 @@ class Communicator {
   //           that passed on another communicator) runs a different program; if its next collective
   //           matches the one its peers are at, this is not detected.
   Work issue(Collective collective, CallSite where = CallSite::current());
+  // Returns once issue() would not have to wait for peers to get less far behind: a back end may limit
+  // how far ahead of them a rank gets. Fails like a wait.
+  virtual void make_room() {}
   // A new communicator of `ranks` (ranks of this one, each once, in the given order). Called only
   // by those ranks, with the same list, in the same order among themselves; others take no part,
   // and nothing is issued. Error{BadInput} if this rank is not listed.

@@ -75,6 +75,8 @@ class Watched {
   virtual bool over() = 0;
   // Throws the typed error if it has failed, or is stuck after a wait of `waited_ns`.
   virtual void check(std::int64_t waited_ns) = 0;
+  // Whether it needs no further check though the program ends now.
+  virtual bool settled() { return true; }
 };
 
 class PeerEngine;
@@ -122,6 +124,8 @@ class Device : public std::enable_shared_from_this<Device> {
   // Checked by every host wait until it is over.
   void watch(std::shared_ptr<Watched> watched);
   void check_watched(std::int64_t waited_ns);
+  // At the end of a program: waits until all of it is settled. Fails like synchronize().
+  void settle();
   // What the rank's observers have yet to be told of its streams.
   StreamTimes& times() { return *times_; }
 

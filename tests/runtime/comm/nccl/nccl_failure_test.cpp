@@ -294,6 +294,26 @@ TEST_F(NcclFailure, RanksThatDisagreeAllHearOfBothCalls) {
   }
 }
 
+TEST_F(NcclFailure, ADifferenceInTheLastCollectiveEndsTheProgram) {
+  for (const int ranks : {2, 4})
+    for (int odd = 0; odd < ranks; ++odd) {
+      const auto outcomes = nccl_outcomes({.ranks = ranks}, [odd](NcclRank& mine) {
+        const NcclNumbers numbers(mine, {1, 2, 3, 4});
+        for (int i = 0; i < 3; ++i) mine.comm->issue(nccl_sum_of(numbers)).wait();
+        Collective last = nccl_sum_of(numbers);
+        const std::vector<std::int64_t> shape = {mine.rank == odd ? 4 : 2,
+                                                 mine.rank == odd ? 1 : 2};
+        last.shape = std::make_shared<const std::vector<std::int64_t>>(shape);
+        const Work dropped = mine.comm->issue(std::move(last));
+        mine.device->synchronize();
+        mine.device->settle();
+      });
+      const NcclOutcome& its = outcomes[static_cast<std::size_t>(odd)];
+      EXPECT_TRUE(its.failed) << odd << " of " << ranks;
+      EXPECT_EQ(its.kind, ErrorKind::CommFailed);
+    }
+}
+
 TEST_F(NcclFailure, PoisonEndsTheWaitsOfAllRanksWithTheFirstCause) {
   const std::size_t before = fake_nccl_communicators();
   const auto outcomes = nccl_outcomes({.ranks = 2}, [](NcclRank& mine) {
