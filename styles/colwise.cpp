@@ -24,7 +24,7 @@ void ColwiseParallel::apply(Module& module, const DeviceMesh& mesh,
     Tensor& x = only_input(self, inputs, "ColwiseParallel");
     x = bring_to(as_distributed(self, x, mesh, style.input_layouts,
                                 style.local_input_grad_placements, axes.width),
-                 axes.input);
+                 axes.input, std::nullopt, &self);
   });
   module.add_post_hook([style = *this, axes](Module& self, Outputs& outputs) {
     Tensor& y = only_output(self, outputs, "ColwiseParallel");

@@ -156,6 +156,14 @@ Task<Outputs> Module::call(Inputs inputs, CallSite site) {
   return body;
 }
 
+// Whether `run` multiplies the shards of its first input as they arrive.
+bool Module::left_arriving(const Tensor& x) const {
+  if (!arrives_by_shards(x) || (has_own_state() && state_->casts(x))) return false;
+  const InputProducts products = input_products();
+  multiply_together(x, products.weights);
+  return !products.weights.empty() && products.overlap != Overlap::Off;
+}
+
 Task<Outputs> Module::call_once(Inputs inputs, CallSite site) {
   const UserCall user(site);
   const Watch watch(*this);
@@ -170,10 +178,9 @@ Task<Outputs> Module::call_once(Inputs inputs, CallSite site) {
   }
   // All hooks issue what they need before anything is awaited.
   for (const PreHook& hook : pre_hooks_) hook(*this, inputs);
-  bool by_shards = takes_shards();  // of its first input
+  bool first = true;
   const auto note = [&](const Tensor& x) {
-    const bool left = std::exchange(by_shards, false) && arrives_by_shards(x) &&
-                      !(has_own_state() && state_->casts(x));
+    const bool left = std::exchange(first, false) && left_arriving(x);
     if (x.defined() && x.in_flight() && !left) arriving.push_back(x);
   };
   for (const Tensor& x : inputs.args) note(x);

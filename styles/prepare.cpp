@@ -79,13 +79,17 @@ Tensor as_local(const Tensor& x, const GradPlacement& grad) {
   return grad ? to_local(x, Layout(*grad)) : to_local(x);
 }
 
-DTensor bring_to(const DTensor& x, Placement wanted, std::optional<DType> reduce_dtype) {
+DTensor bring_to(const DTensor& x, Placement wanted, std::optional<DType> reduce_dtype,
+                 const Module* reader) {
   CS_REQUIRE(x.mesh().ndim() == 1, "a style needs a tensor on a mesh of one dimension, got ", x,
              "; over several dimensions, cut the module by distribute_module instead");
   const Layout target = normalize(Layout(wanted), x.shape(), "redistribute");
   if (x.layout() == target) return x;
   RedistributeOptions options;
   if (x.layout()[0].is_partial()) options.forward_dtype = reduce_dtype;
+  if (reader != nullptr && target[0].is_replicate() &&
+      !x.mesh().world().communicator()->gathers_by_shards())
+    options.by_shards = multiplies_sooner(x, target, reader->input_products());
   const Redistribution issued = redistribute(x, target, options);
   return issued.tensor();
 }

@@ -28,8 +28,9 @@ Tensor as_local(const Tensor& x, const GradPlacement& grad);
 
 // Issues the redistribute to `wanted` unless x already has that placement. Shard(-1) is the last
 // dimension. reduce_dtype: a Partial is cast to it before the reduction, and the result keeps it.
+// `reader`: the module that reads the result as its first input, for the shards of an all_gather.
 DTensor bring_to(const DTensor& x, Placement wanted,
-                 std::optional<DType> reduce_dtype = std::nullopt);
+                 std::optional<DType> reduce_dtype = std::nullopt, const Module* reader = nullptr);
 
 // For printing: ", reduce_dtype=bf16", or nothing.
 template <class T>

@@ -1,5 +1,7 @@
 #include <coshard/styles/prepare_input.h>
 
+#include <utility>
+
 #include "styles/prepare.h"
 
 namespace coshard {
@@ -12,10 +14,11 @@ struct Wanted {
 };
 
 Tensor prepared(Module& module, const Tensor& x, const DeviceMesh& mesh, const Wanted& wanted,
-                bool use_local) {
+                bool use_local, bool first) {
   if (!wanted.given) return x;
   DTensor y = as_distributed(module, x, mesh, *wanted.given, wanted.input_grad);
-  if (wanted.desired) y = bring_to(y, *wanted.desired);
+  const Module* reader = first && !use_local ? &module : nullptr;
+  if (wanted.desired) y = bring_to(y, *wanted.desired, std::nullopt, reader);
   return use_local ? as_local(y, wanted.output_grad) : y;
 }
 
@@ -42,14 +45,15 @@ void prepare_inputs(const PrepareModuleInput& style, const DeviceMesh& mesh, Mod
                                 {style.input_layouts[i], style.desired_input_layouts[i],
                                  nth_gradient(style.local_input_grad_placements, i),
                                  nth_gradient(style.local_output_grad_placements, i)},
-                                style.use_local_output);
+                                style.use_local_output, i == 0);
   }
+  bool first = inputs.args.empty();  // the first input of the module, by name
   for (auto& [name, x] : inputs.kwargs)
     x = prepared(module, x, mesh,
                  {style.input_kwarg_layouts.of(name), style.desired_input_kwarg_layouts.of(name),
                   style.local_input_kwarg_grad_placements.of(name),
                   style.local_output_kwarg_grad_placements.of(name)},
-                 style.use_local_output);
+                 style.use_local_output, std::exchange(first, false));
 }
 
 }  // namespace

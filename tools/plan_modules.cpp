@@ -81,8 +81,9 @@ std::string mesh_of(const Calibration& measured) {
 // Shared by all layers.
 struct Setting {
   std::optional<Calibration> measured;
-  std::optional<Link> link;  // nullopt: unknown
-  std::string measured_on;   // the mesh dimension that `link` is of; empty: --link's, or none
+  std::optional<Link> link;    // nullopt: unknown
+  std::optional<Link> rounds;  // of a gather by shards (round_link)
+  std::string measured_on;     // the mesh dimension that `link` is of; empty: --link's, or none
   GemmModel gemm;
   int ranks = 1;
   DType dtype = DType::F32;
@@ -103,6 +104,7 @@ void take_measured_link(Setting& s, const PlanModulesOptions& o, const ExplainOp
   CS_REQUIRE(of.mesh_shape[at] > 1, o.calibration, " has no link of ", s.measured_on,
              ": one rank has none; give --link");
   s.link = links[at].link();
+  if (links[at].round_large_ns > 0) s.rounds = links[at].round_link(of.mesh_shape[at]);
 }
 
 Setting setting_of(const PlanModulesOptions& o) {
@@ -122,6 +124,10 @@ Setting setting_of(const PlanModulesOptions& o) {
   if (s.measured && o.links.empty()) take_measured_link(s, o, mesh);
   for (const std::string& link : o.links) set_link(mesh, link);
   if (!o.links.empty()) s.link = mesh.links[0];
+  if (o.communicator != "nccl")
+    s.rounds = std::nullopt;
+  else if (!s.rounds)
+    s.rounds = s.link;
   const bool has_products = s.measured && s.measured->table(s.dtype) != nullptr;
   CS_REQUIRE(!has_products || o.machine.empty(), o.machine, " beside --calibration ", o.calibration,
              ": the file has GEMM times of its own device and threads");
@@ -145,8 +151,8 @@ struct Row {
 
 constexpr const char* kCollectives[] = {"all_gather", "reduce_scatter", "all_reduce"};
 
-void decide(Row& row, const OverlapCase& of, ScheduleKind kind, bool known, bool possible) {
-  const Schedule s = schedule_of(kind, of, known && possible ? Overlap::Auto : Overlap::Off);
+void decide(Row& row, const OverlapCase& of, ScheduleKind kind, bool known) {
+  const Schedule s = schedule_of(kind, of, known ? Overlap::Auto : Overlap::Off);
   const Schedule best = s ? s : schedule_of(kind, of, Overlap::Always);
   const double share = 1e-6 / static_cast<double>(of.products);
   row.serial_ms = static_cast<double>(s.plain_ns) * share;
@@ -159,8 +165,6 @@ void decide(Row& row, const OverlapCase& of, ScheduleKind kind, bool known, bool
     const std::int64_t gain = s.plain_ns - s.ns;
     row.why = fmt::format("{} faster: hides {} of the {}", percent(gain, s.plain_ns),
                           percent(gain, collective_ns), row.collective);
-  } else if (!possible) {
-    row.why = "on nccl all shards arrive together";
   } else if (!known) {
     row.why = "no link is known: give --link or --calibration";
   } else if (best.ns < s.plain_ns) {
@@ -195,7 +199,8 @@ Row row_of(const PlanModulesOptions& o, const Setting& setting, const Linear& li
                    : chunk_of(o.seq, setting.ranks, 0).size * o.batch;
   require_countable(o, shape, linear.path);
   const ScheduleKind kind = linear.kind.value_or(ScheduleKind::Gather);
-  OverlapCase of = overlap_case(shape, kind, setting.gemm, setting.link.value_or(Link()));
+  OverlapCase of =
+      overlap_case(shape, kind, setting.gemm, setting.link.value_or(Link()), setting.rounds);
   of.products = linear.together;
   if (!linear.kind || setting.ranks == 1) {
     row.serial_ms = row.overlapped_ms =
@@ -208,8 +213,7 @@ Row row_of(const PlanModulesOptions& o, const Setting& setting, const Linear& li
                  kLongestLayerNs,
              "--mesh ", o.mesh, ": the ", row.collective, " of ", linear.path, " takes more than ",
              kLongestLayerNs, " ns on this link");
-  const bool possible = kind != ScheduleKind::Gather || o.communicator != "nccl";
-  decide(row, of, kind, setting.link.has_value(), possible);
+  decide(row, of, kind, setting.link.has_value());
   return row;
 }
 

@@ -10,7 +10,7 @@ namespace coshard::tools {
 
 struct PlanModulesOptions {
   std::string mesh, dtype = "f32", plan = "tp", device = "cpu";
-  std::string communicator = "local";  // or "nccl", whose shards arrive together
+  std::string communicator = "local";  // or "nccl", which gathers shards in rounds
   std::vector<std::string> links;      // "20us,1GB/s", "tp=20us,1GB/s"
   std::string calibration;             // a file of calibrate(); empty: constants
   std::string module;                  // "layers.*.mlp.w2"; "layers.*": all below; empty: all

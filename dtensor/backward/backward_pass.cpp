@@ -397,12 +397,24 @@ void BackwardPass::accumulate(int input, Tensor gradient) {
 
 // An output gradient that hooks or a finite guard read must have arrived.
 bool BackwardPass::takes_arriving(const Waiting& waiting) const {
-  if (!may_await_ || for_targets_ || grad_enabled() || guards_finite()) return false;
   const Terms& terms = waiting.gradients[0];
   if (!terms.first.defined() || !terms.more.empty() || !arrives_by_shards(terms.first))
     return false;
-  if (!waiting.record->hooks.empty() || !waiting.record->retaining.empty()) return false;
-  return waiting.record->takes_arriving(terms.first, deferred_ns());
+  return takes_arriving(*waiting.record, *terms.first.storage()->gathered);
+}
+
+bool BackwardPass::takes_arriving(const GradNode& record, const Gathered& gradient) const {
+  if (!may_await_ || for_targets_ || grad_enabled() || guards_finite()) return false;
+  if (!record.hooks.empty() || !record.retaining.empty()) return false;
+  return record.takes_arriving(gradient, deferred_ns());
+}
+
+bool BackwardPass::multiplies_sooner(int input, const Gathered& gradient) const {
+  const Meta& meta = current_->inputs[static_cast<std::size_t>(input)];
+  if (!needs_grad(input) || !meta->producer || meta->output != 0) return false;
+  const std::uint64_t sequence = meta->producer->sequence;
+  if (outer_ != nullptr && sequence <= since_) return false;
+  return !queue_.contains(sequence) && takes_arriving(*meta->producer, gradient);
 }
 
 // The sum is produced in its producer's gradient_layout(); nothing may see it in another.

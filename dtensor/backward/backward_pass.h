@@ -95,6 +95,7 @@ class BackwardPass final : public GradSink {
   void accumulate_product(int input, const Tensor& dy, const Tensor& weight,
                           Overlap overlap) override;
   void defer_rows_product(int input, const Tensor& dy, const Tensor& x) override;
+  bool multiplies_sooner(int input, const Gathered& gradient) const override;
   void hold(std::uint64_t record, std::shared_ptr<void> held) override;
 
  private:
@@ -141,6 +142,7 @@ class BackwardPass final : public GradSink {
   Tensor compute_for(const Meta& leaf, const std::function<Tensor()>& compute) const;
   void run_hooks(std::vector<Tensor>& gradients) const;
   bool takes_arriving(const Waiting& waiting) const;
+  bool takes_arriving(const GradNode& record, const Gathered& gradient) const;
   bool may_be_summed(const Meta& meta, const Product& product) const;
   Task<void> multiply_arriving();
   void push_deferred(int input, std::function<Tensor()> compute, std::int64_t ns);

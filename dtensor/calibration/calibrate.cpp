@@ -2,6 +2,7 @@
 #include <coshard/dtensor/calibration/calibrate.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -142,15 +143,24 @@ Task<Calibration::Times> measured_line(DeviceMesh line, std::shared_ptr<Products
   times.middle_bytes = (kMiddle - kSmall) * 4 * (line.size() - 1);
   times.large_bytes = (kLarge - kSmall) * 4 * (line.size() - 1);
   times.contention_x1024 = std::llround(lost * 1024);
+  if (line.world().communicator()->gathers_by_shards()) co_return times;
+  Task<double> small_rounds = time_to_gather(line, kSmall, 9, 2, true);
+  times.round_small_ns = std::llround(co_await std::move(small_rounds));
+  Task<double> large_rounds = time_to_gather(line, kLarge, runs, 1, true);
+  times.round_large_ns = std::llround(co_await std::move(large_rounds));
   co_return times;
 }
 
 // All its times as one list; ranks agree on the element-wise maximum.
+constexpr std::array kTimes{
+    &Calibration::Times::small_ns,       &Calibration::Times::middle_ns,
+    &Calibration::Times::large_ns,       &Calibration::Times::contention_x1024,
+    &Calibration::Times::round_small_ns, &Calibration::Times::round_large_ns};
+
 std::vector<double> figures(const Calibration& c) {
   std::vector<double> all;
   for (const Calibration::Times& t : c.links)
-    for (const std::int64_t value : {t.small_ns, t.middle_ns, t.large_ns, t.contention_x1024})
-      all.push_back(static_cast<double>(value));
+    for (const auto time : kTimes) all.push_back(static_cast<double>(t.*time));
   for (const GemmTable& t : c.products)
     for (const std::int64_t ns : t.ns) all.push_back(static_cast<double>(ns));
   return all;
@@ -159,8 +169,7 @@ std::vector<double> figures(const Calibration& c) {
 void set_figures(Calibration& c, const std::vector<double>& all) {
   std::size_t i = 0;
   for (Calibration::Times& t : c.links)
-    for (std::int64_t* value : {&t.small_ns, &t.middle_ns, &t.large_ns, &t.contention_x1024})
-      *value = std::llround(all[i++]);
+    for (const auto time : kTimes) t.*time = std::llround(all[i++]);
   for (GemmTable& t : c.products) {
     for (std::int64_t& ns : t.ns) ns = std::llround(all[i++]);
     t.complete();

@@ -25,14 +25,15 @@ double rounded_figure(double value) {
 
 }  // namespace
 
-Task<double> time_to_gather(DeviceMesh line, std::int64_t count, int runs, int warm_up) {
+Task<double> time_to_gather(DeviceMesh line, std::int64_t count, int runs, int warm_up,
+                            bool by_shards) {
   World& world = line.world();
   const auto spec = make_spec(line, Layout(Shard(0)), Shape{count * line.size()});
   const Tensor part = Tensor::empty(world.device(), spec, DType::F32);
   double shortest = std::numeric_limits<double>::infinity();
   for (int run = -warm_up; run < runs; ++run) {
     const std::int64_t begin = world.executor().now();
-    const Redistribution gathered = part.redistribute(Replicate());
+    const Redistribution gathered = redistribute(part, Replicate(), {.by_shards = by_shards});
     co_await gathered.host();
     const auto time = static_cast<double>(world.executor().now() - begin);
     if (run >= 0) shortest = std::min(shortest, time);

@@ -8,8 +8,10 @@
 namespace coshard {
 
 // The shortest time in ns of an all_gather of `count` floats per rank along a mesh of one
-// dimension, over `runs` that follow `warm_up` others; 0 on a rank outside it.
-Task<double> time_to_gather(DeviceMesh line, std::int64_t count, int runs, int warm_up);
+// dimension, over `runs` that follow `warm_up` others; 0 on a rank outside it. `by_shards`: as
+// RedistributeOptions.
+Task<double> time_to_gather(DeviceMesh line, std::int64_t count, int runs, int warm_up,
+                            bool by_shards = false);
 // The element-wise maximum over all ranks of the world. One all_reduce over the world.
 Task<std::vector<double>> largest_of_all(World& world, std::vector<double> found);
 

@@ -67,11 +67,12 @@ void linear_backward(GradContext& c) {
 }
 
 // Whether to multiply shards of dy as they arrive, as the gate decides.
-bool linear_takes_arriving(const Tensor& dy, std::span<const Tensor> in, const Attrs& attrs,
+bool linear_takes_arriving(const Gathered& dy, std::span<const Tensor> in, const Attrs& attrs,
                            std::int64_t meanwhile_ns) {
   const Overlap overlap = attrs.as<LinearAttrs>().overlap;
-  if (overlap == Overlap::Off || !arrives_by_shards(dy)) return false;
-  return arriving_choice(gradient_factor(dy, in[1]), overlap, meanwhile_ns).has_value();
+  if (overlap == Overlap::Off) return false;
+  const RowFactor factor = gradient_factor(Tensor(), in[1]);
+  return gather_choice(dy, factor.weight, overlap, meanwhile_ns).has_value();
 }
 
 std::vector<OpDef::Sample> linear_samples() {

@@ -8,7 +8,7 @@
 namespace coshard {
 
 OverlapCase overlap_case(const LinearShape& shape, ScheduleKind kind, const GemmModel& gemm,
-                         const Link& link) {
+                         const Link& link, const std::optional<Link>& rounds) {
   OverlapCase c;
   c.ranks = shape.ranks;
   c.rows = shape.rows;
@@ -20,6 +20,8 @@ OverlapCase overlap_case(const LinearShape& shape, ScheduleKind kind, const Gemm
       static_cast<double>(shape.rows * width) * static_cast<double>(size_of(shape.dtype));
   c.latency_ns = link.latency_ns();
   c.shard_ns = link.transfer_ns(bytes);
+  if (rounds && kind == ScheduleKind::Gather)
+    c.round_ns = std::max<std::int64_t>(1, rounds->latency_ns() + rounds->transfer_ns(bytes));
   c.contention_x1024 = std::llround(link.contention * 1024);
   return c;
 }

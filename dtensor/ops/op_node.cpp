@@ -103,7 +103,7 @@ class OpNode final : public GradNode {
     if (foreign_ && std::ranges::all_of(context.out_grad, &Tensor::defined))
       checked.require_all_given();
   }
-  bool takes_arriving(const Tensor& output_grad, std::int64_t meanwhile_ns) const override {
+  bool takes_arriving(const Gathered& output_grad, std::int64_t meanwhile_ns) const override {
     if (op_.takes_arriving == nullptr || !inputs[0] || !inputs[0]->requires_grad) return false;
     if (released) return false;
     std::vector<Tensor> in;

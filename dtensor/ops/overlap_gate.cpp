@@ -68,11 +68,13 @@ std::int64_t sent_by(const OverlapCase& of, int shards, int pieces, std::int64_t
 Schedule gather_schedule(const OverlapCase& of, Overlap overlap) {
   Schedule best = plain(of, of.latency_ns + (of.ranks - 1) * of.shard_ns);
   if (overlap == Overlap::Off || of.ranks < 2) return best;
+  const bool rounds = of.round_ns > 0;
+  const std::int64_t first = rounds ? 0 : of.latency_ns, each = rounds ? of.round_ns : of.shard_ns;
   std::int64_t now = product_ns(of, of.rows);
   for (int k = 1; k < of.ranks; ++k)
-    now = std::max(now, of.latency_ns + k * of.shard_ns) + product_ns(of, of.rows);
+    now = std::max(now, first + k * each) + product_ns(of, of.rows);
   const std::int64_t computed = of.ranks * product_ns(of, of.rows);
-  const std::int64_t lost = lost_ns(of, computed, (of.ranks - 1) * of.shard_ns);
+  const std::int64_t lost = lost_ns(of, computed, (of.ranks - 1) * each);
   return better(of, best, 1, computed + lost, now + lost, overlap);
 }
 
@@ -122,6 +124,15 @@ void note_schedule(Communicator& communicator, ScheduleKind kind, int pieces) {
 std::optional<Link> known_link(const DeviceMesh& mesh, int m) {
   const Link& link = mesh.links()[static_cast<std::size_t>(m)];
   return link == Link() ? mesh.world().options().link : link;
+}
+
+std::optional<Link> round_link(const DeviceMesh& mesh, int m, const Link& link) {
+  if (mesh.world().communicator()->gathers_by_shards()) return std::nullopt;
+  // A slice of a mesh has the calibration of the whole: found by its link.
+  if (const auto& measured = mesh.calibration())
+    for (const Calibration::Times& times : measured->links)
+      if (times.round_large_ns > 0 && times.link() == link) return times.round_link(mesh.size(m));
+  return link;
 }
 
 GemmModel gemm_model(const DeviceMesh& mesh, DType dtype) {

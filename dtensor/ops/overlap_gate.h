@@ -18,8 +18,11 @@ struct OverlapCase {
   std::int64_t row_ns_x1024 = 0;  // to compute a row of such a GEMM, in 1/1024 ns; 0: by `gemm`
   GemmModel gemm = {};            // of [rows, k] @ [k, n]
   std::int64_t n = 0, k = 0;
-  std::int64_t latency_ns = 0;        // of a collective
-  std::int64_t shard_ns = 0;          // transfer time of a shard, without latency
+  std::int64_t latency_ns = 0;  // of a collective
+  std::int64_t shard_ns = 0;    // transfer time of a shard, without latency
+  // A gather by shards takes one round of this time for each shard of another rank; 0: one
+  // collective brings them one by one.
+  std::int64_t round_ns = 0;
   std::int64_t contention_x1024 = 0;  // Link::contention
   std::int64_t meanwhile_ns = 0;      // other work that may be done while waiting
 };
@@ -48,6 +51,9 @@ void note_schedule(Communicator& communicator, ScheduleKind kind, int pieces);
 // The link along dimension m of a mesh, if known: emulated, set or measured. Without one the plain
 // schedule is chosen: ranks in shared memory copy data themselves, so there is nothing to overlap.
 std::optional<Link> known_link(const DeviceMesh& mesh, int m);
+// The link of the rounds of a gather by shards (Collective::by_shards) along dimension m: as
+// calibrated, else `link`. nullopt: one collective brings the shards one by one.
+std::optional<Link> round_link(const DeviceMesh& mesh, int m, const Link& link);
 // The GEMMs of a rank of the mesh: as calibrated, else at a constant rate.
 GemmModel gemm_model(const DeviceMesh& mesh, DType dtype);
 

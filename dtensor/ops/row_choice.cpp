@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "dtensor/ops/linear_forecast.h"
+#include "dtensor/redistribute/gathered.h"
 
 namespace coshard {
 namespace {
@@ -17,31 +18,32 @@ std::int64_t part_size(const Spec& spec, int dim) {
 }
 
 // With Overlap::Always, an unknown link counts as worth overlapping.
-std::optional<Link> link_of(const Tensor& x, Overlap overlap) {
-  if (overlap == Overlap::Off || !x.is_distributed() || x.mesh().ndim() != 1 || x.mesh().size() < 2)
-    return std::nullopt;
-  const std::optional<Link> link = known_link(x.mesh(), 0);
+std::optional<Link> link_of(const DeviceMesh& mesh, Overlap overlap) {
+  if (overlap == Overlap::Off || mesh.ndim() != 1 || mesh.size() < 2) return std::nullopt;
+  const std::optional<Link> link = known_link(mesh, 0);
   return link || overlap == Overlap::Auto ? link : Link();
 }
 
 // The matmuls of x, whose rows are its dimension `dim`, with these weights.
-OverlapCase case_of(const Tensor& x, const Specs& weights, int dim, const Link& link,
+OverlapCase case_of(const Spec& x, DType dtype, const Specs& weights, int dim, const Link& link,
                     ScheduleKind kind) {
   const Spec& weight = *weights.front();
-  const int ranks = x.mesh().size();
+  const int ranks = x.mesh.size();
+  const auto size = [&](int d) { return x.shape[static_cast<std::size_t>(d)]; };
   std::int64_t batch = 1;
-  for (int d = 0; d + 1 < x.ndim(); ++d)
-    if (d != dim) batch *= x.size(d);
+  for (int d = 0; d + 1 < static_cast<int>(x.shape.size()); ++d)
+    if (d != dim) batch *= size(d);
   LinearShape shape;
   shape.ranks = ranks;
   shape.rows = kind == ScheduleKind::Reduce  // whose pieces are cut from all rows
-                   ? chunk_of(x.size(dim) * batch, ranks, 0).size
-                   : chunk_of(x.size(dim), ranks, 0).size * batch;
+                   ? chunk_of(size(dim) * batch, ranks, 0).size
+                   : chunk_of(size(dim), ranks, 0).size * batch;
   shape.in = weight.shape[1], shape.out = weight.shape[0];
   const Placement cut = weight.layout[0];
   shape.cut = cut.is_shard(0) ? 0 : cut.is_shard(1) ? 1 : -1;
-  shape.dtype = x.dtype();
-  OverlapCase c = overlap_case(shape, kind, gemm_model(x.mesh(), x.dtype()), link);
+  shape.dtype = dtype;
+  OverlapCase c =
+      overlap_case(shape, kind, gemm_model(x.mesh, dtype), link, round_link(x.mesh, 0, link));
   if (weights.size() == 1 || c.rows == 0) return c;
   std::int64_t ns = 0;
   for (const auto& each : weights)
@@ -51,9 +53,9 @@ OverlapCase case_of(const Tensor& x, const Specs& weights, int dim, const Link& 
   return c;
 }
 
-std::optional<RowChoice> chosen(const Schedule& schedule, int dim, const Tensor& x) {
+std::optional<RowChoice> chosen(const Schedule& schedule, int dim, const DeviceMesh& mesh) {
   if (!schedule) return std::nullopt;
-  const bool known = known_link(x.mesh(), 0).has_value();
+  const bool known = known_link(mesh, 0).has_value();
   return RowChoice{dim, schedule.pieces,
                    known ? schedule.exposed_ns : std::numeric_limits<std::int64_t>::max()};
 }
@@ -74,30 +76,48 @@ bool is_sum(const RowFactor& f) {
 
 }  // namespace
 
-std::optional<RowChoice> arriving_choice(const RowFactor& factor, Overlap overlap,
-                                         std::int64_t meanwhile_ns) {
-  const Tensor &x = factor.x, &weight = factor.weight;
-  if (!arrives_by_shards(x) || x.storage()->gathered->spec != x.spec()) return std::nullopt;
-  const int dim = x.storage()->gathered->dim;
-  if (dim + 1 >= x.ndim() || !weight.is_distributed()) return std::nullopt;
-  if (x.storage_offset() != 0 || (x.mesh().contains_this_rank() && !x.is_contiguous()))
+std::optional<RowChoice> gather_choice(const Gathered& gathered, const Tensor& weight,
+                                       Overlap overlap, std::int64_t meanwhile_ns) {
+  const Spec& x = *gathered.spec;
+  if (gathered.dim + 1 >= static_cast<int>(x.shape.size()) || !weight.is_distributed())
     return std::nullopt;
   const Placement& cut = weight.layout()[0];
   if (!(cut.is_shard(0) || cut.is_replicate())) return std::nullopt;
-  const std::optional<Link> link = link_of(x, overlap);
+  if (gathered.asked && overlap == Overlap::Auto) overlap = Overlap::Always;
+  const std::optional<Link> link = link_of(x.mesh, overlap);
   if (!link) return std::nullopt;
-  const Specs& together = x.storage()->gathered->weights;
+  const Specs& together = gathered.weights;
   const bool alone = std::ranges::find(together, weight.spec()) == together.end();
-  OverlapCase c =
-      case_of(x, alone ? Specs{weight.spec()} : together, dim, *link, ScheduleKind::Gather);
+  OverlapCase c = case_of(x, gathered.dtype, alone ? Specs{weight.spec()} : together, gathered.dim,
+                          *link, ScheduleKind::Gather);
   c.meanwhile_ns = meanwhile_ns;
-  return chosen(gather_schedule(c, overlap), dim, x);
+  return chosen(gather_schedule(c, overlap), gathered.dim, x.mesh);
+}
+
+std::optional<RowChoice> arriving_choice(const RowFactor& factor, Overlap overlap,
+                                         std::int64_t meanwhile_ns) {
+  const Tensor& x = factor.x;
+  if (!arrives_by_shards(x) || x.storage()->gathered->spec != x.spec()) return std::nullopt;
+  if (x.storage_offset() != 0 || (x.mesh().contains_this_rank() && !x.is_contiguous()))
+    return std::nullopt;
+  return gather_choice(*x.storage()->gathered, factor.weight, overlap, meanwhile_ns);
+}
+
+bool multiplies_sooner(const Tensor& x, const Layout& target, const InputProducts& products) {
+  if (products.overlap == Overlap::Off || products.weights.empty()) return false;
+  if (!x.is_distributed() || x.mesh().world().communicator()->gathers_by_shards()) return false;
+  std::optional<Gathered> gathered = gathered_to(x, target);
+  if (!gathered) return false;
+  for (const Tensor& weight : products.weights)
+    if (weight.is_distributed()) gathered->weights.push_back(weight.spec());
+  return gather_choice(*gathered, products.weights.front(), products.overlap, 0).has_value();
 }
 
 std::optional<RowChoice> sum_choice(std::span<const RowFactor> factors, Placement target,
                                     Overlap overlap, std::int64_t meanwhile_ns) {
   const Tensor& x = factors.front().x;
-  const std::optional<Link> link = link_of(x, overlap);
+  if (!x.is_distributed()) return std::nullopt;
+  const std::optional<Link> link = link_of(x.mesh(), overlap);
   if (!link || !std::ranges::all_of(factors, is_sum)) return std::nullopt;
   const bool reduces = target.is_replicate();
   int dim = 0;
@@ -105,14 +125,16 @@ std::optional<RowChoice> sum_choice(std::span<const RowFactor> factors, Placemen
   if (dim + 1 >= x.ndim()) return std::nullopt;
   Specs weights;
   for (const RowFactor& f : factors) weights.push_back(f.weight.spec());
-  OverlapCase c =
-      case_of(x, weights, dim, *link, reduces ? ScheduleKind::Reduce : ScheduleKind::Scatter);
+  OverlapCase c = case_of(*x.spec(), x.dtype(), weights, dim, *link,
+                          reduces ? ScheduleKind::Reduce : ScheduleKind::Scatter);
   c.meanwhile_ns = meanwhile_ns;
-  if (reduces) return chosen(reduce_schedule(c, overlap), -1, x);
-  return chosen(scatter_schedule(c, overlap), dim, x);
+  if (reduces) return chosen(reduce_schedule(c, overlap), -1, x.mesh());
+  return chosen(scatter_schedule(c, overlap), dim, x.mesh());
 }
 
-bool may_send_rows(const Tensor& x, Overlap overlap) { return link_of(x, overlap).has_value(); }
+bool may_send_rows(const Tensor& x, Overlap overlap) {
+  return x.is_distributed() && link_of(x.mesh(), overlap).has_value();
+}
 
 // Uses the largest shard, whose size all ranks know.
 std::int64_t rows_product_ns(const Tensor& dy, const Tensor& x) {

@@ -19,6 +19,9 @@ struct RowChoice {
 
 // `meanwhile_ns`: how much other work there is to hide the collective, also in the plain schedule.
 
+// For what an all_gather fills by shards, multiplied by `weight`.
+std::optional<RowChoice> gather_choice(const Gathered& gathered, const Tensor& weight,
+                                       Overlap overlap, std::int64_t meanwhile_ns);
 // For x in flight from an all_gather of its shards.
 std::optional<RowChoice> arriving_choice(const RowFactor& factor, Overlap overlap,
                                          std::int64_t meanwhile_ns);

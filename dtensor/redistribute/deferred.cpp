@@ -17,8 +17,11 @@ const BranchLocal<bool> deferring;
 // Once issued: the redistribute, and a copy of its result into the promised memory.
 class Later final : public IssuedLater {
  public:
-  Later(Tensor source, const Layout& target, Tensor place)
-      : source_(std::move(source)), target_(target), place_(std::move(place)) {}
+  Later(Tensor source, const Layout& target, bool by_shards, Tensor place)
+      : source_(std::move(source)),
+        target_(target),
+        by_shards_(by_shards),
+        place_(std::move(place)) {}
   std::string describe() const override { return str_cat("a redistribute to ", target_); }
   const Tensor& made() {
     note(WorkEvent::Needed);
@@ -27,7 +30,7 @@ class Later final : public IssuedLater {
 
  private:
   std::shared_ptr<WorkState> issue() override {
-    made_ = redistribute_raw(source_, target_);  // throws in a cancelled branch
+    made_ = redistribute_raw(source_, target_, by_shards_);  // throws in a cancelled branch
     source_ = Tensor();
     return std::make_shared<FollowUp>(
         made_.storage()->pending.state(),
@@ -37,6 +40,7 @@ class Later final : public IssuedLater {
   }
   Tensor source_;
   Layout target_;
+  bool by_shards_;
   Tensor place_;
   Tensor made_;  // once issued
 };
@@ -47,11 +51,12 @@ DeferRedistributes::DeferRedistributes() : before_(deferring.get()) { deferring.
 DeferRedistributes::~DeferRedistributes() { deferring.own() = before_; }
 bool redistributes_are_deferred() { return deferring.get(); }
 
-Tensor redistribute_later(const DTensor& source, const Layout& target) {
+Tensor redistribute_later(const DTensor& source, const Layout& target, bool by_shards) {
   Tensor result = Tensor::empty(source.device(), make_spec(source.mesh(), target, source.shape()),
                                 source.dtype());
   result.set_marks(source.marks());
-  result.set_in_flight(Work(std::make_shared<Later>(source.detach(), target, place_of(result))));
+  auto later = std::make_shared<Later>(source.detach(), target, by_shards, place_of(result));
+  result.set_in_flight(Work(std::move(later)));
   source.read_by(result.storage()->pending);
   return result;
 }

@@ -46,8 +46,8 @@ class IssuedLater : public WorkState {
   }
 };
 
-// redistribute_raw(source, target), issued when the result is first read.
-Tensor redistribute_later(const DTensor& source, const Layout& target);
+// redistribute_raw(source, target, by_shards), issued when the result is first read.
+Tensor redistribute_later(const DTensor& source, const Layout& target, bool by_shards);
 
 // The tensor in flight that receives the data of x, shard by shard if possible: x itself or, for a
 // deferred redistribute, which is issued now, its result before it is copied to x.

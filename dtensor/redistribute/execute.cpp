@@ -62,12 +62,13 @@ std::int64_t bytes_of(const Step& step, DType dtype) {
 
 }  // namespace
 
-Tensor run_step(const Tensor& x, const Step& step) {
+Tensor run_step(const Tensor& x, const Step& step, bool by_shards) {
   if (!communicates(step.kind)) return local_step(x, step);
   World& world = step.after->mesh.world();
   if (world.observed()) world.observer().planned(step.label, bytes_of(step, x.dtype()));
   Collective collective = step.collective;
   collective.origin = x.origin();
+  collective.by_shards = by_shards && step.kind == StepKind::AllGather;
   Tensor from = x, to = Tensor::empty(x.device(), step.after, x.dtype());
   to.set_origin(collective.origin);
   to.set_marks(x.marks());
@@ -85,19 +86,21 @@ Tensor run_step(const Tensor& x, const Step& step) {
   return to;
 }
 
-Issued run_plan(const DTensor& source, std::shared_ptr<const RedistributePlan> plan) {
+Issued run_plan(const DTensor& source, std::shared_ptr<const RedistributePlan> plan,
+                bool by_shards) {
   if (plan->steps.empty()) return {source.with_spec(plan->target), nullptr};
   Issued issued{source, nullptr, plan->outline.shards};
-  for (const Step& step : plan->steps) issued.result = run_step(issued.result, step);
   const Step& last = plan->steps.back();
+  for (const Step& step : plan->steps)
+    issued.result = run_step(issued.result, step, by_shards && &step == &last);
   if (communicates(last.kind)) issued.last = {std::move(plan), &last};
   return issued;
 }
 
-Issued issue_to(const Tensor& source, const Layout& target) {
+Issued issue_to(const Tensor& source, const Layout& target, bool by_shards) {
   issue_deferred(source);
   if (source.mesh().contains_this_rank())
-    return run_plan(source, plan_for(source.spec(), target, source.dtype()));
+    return run_plan(source, plan_for(source.spec(), target, source.dtype()), by_shards);
   const auto spec = make_spec(source.mesh(), target, source.shape());
   const PlanOutline outline = outline_of(source.spec(), spec->layout, source.dtype());
   Issued nothing{Tensor::empty(source.device(), spec, source.dtype()), nullptr, outline.shards};
@@ -109,9 +112,9 @@ Issued issue_to(const Tensor& source, const Layout& target) {
   return nothing;
 }
 
-Tensor redistribute_raw(const DTensor& source, const Layout& target) {
+Tensor redistribute_raw(const DTensor& source, const Layout& target, bool by_shards) {
   if (source.layout() == target) return source;
-  return issue_to(source, target).result.detach();
+  return issue_to(source, target, by_shards).result.detach();
 }
 
 }  // namespace coshard

@@ -3,6 +3,7 @@
 #include <coshard/dtensor/tape/tape.h>
 #include "dtensor/redistribute/deferred.h"
 #include "dtensor/redistribute/execute.h"
+#include "dtensor/redistribute/gathered.h"
 #include "dtensor/redistribute/in_flight.h"
 #include "dtensor/redistribute/planner.h"
 #include "dtensor/redistribute/taped.h"
@@ -14,19 +15,19 @@
 namespace coshard {
 namespace {
 
-Issued issue_now_or_later(const Tensor& source, const Layout& target) {
-  if (redistributes_are_deferred()) return {redistribute_later(source, target)};
-  return issue_to(source, target);
+Issued issue_now_or_later(const Tensor& source, const Layout& target, bool by_shards) {
+  if (redistributes_are_deferred()) return {redistribute_later(source, target, by_shards)};
+  return issue_to(source, target, by_shards);
 }
 
 // For operators that consume the shards as they arrive.
-void note_gathered(const Tensor& source, const Tensor& result) {
-  const Layout& from = source.layout();
-  if (!result.in_flight() || from.ndim() != 1 || !result.layout()[0].is_replicate()) return;
-  if (!source.mesh().world().communicator()->gathers_by_shards()) return;
-  for (int dim = 0; dim < source.ndim(); ++dim)
-    if (from[0].is_shard(dim))
-      result.storage()->gathered = std::make_shared<const Gathered>(Gathered{result.spec(), dim});
+void note_gathered(const Tensor& source, const Tensor& result, bool by_shards) {
+  if (!result.in_flight()) return;
+  if (!by_shards && !source.mesh().world().communicator()->gathers_by_shards()) return;
+  auto gathered = gathered_to(source, result.layout());
+  if (!gathered) return;
+  gathered->asked = by_shards;
+  result.storage()->gathered = std::make_shared<const Gathered>(*std::move(gathered));
 }
 
 // The result is on the tape, and never the source's own memory.
@@ -73,8 +74,9 @@ class RedistributeNode final : public GradNode {
     const Tensor& gradient = output_grads[0];
     if (!taped(output_grads)) {
       const Tensor sent = cast_local(gradient, backward_dtype_);
-      const Tensor back = redistribute_raw(sent, source_);
-      note_gathered(sent, back);
+      const bool by_shards = is_multiplied_sooner(sent, sink);
+      const Tensor back = redistribute_raw(sent, source_, by_shards);
+      note_gathered(sent, back, by_shards);
       return sink.accumulate(0, cast_local(back, dtype_));
     }
     const RedistributeOptions options{backward_dtype_, gradient.dtype()};
@@ -83,19 +85,27 @@ class RedistributeNode final : public GradNode {
   }
 
  private:
+  // Whether the record that reads this gradient should get it by shards.
+  bool is_multiplied_sooner(const Tensor& sent, const GradSink& sink) const {
+    if (backward_dtype_ != dtype_ || sent.layout() == source_) return false;
+    if (sent.mesh().world().communicator()->gathers_by_shards()) return false;  // they do anyway
+    const auto gathered = gathered_to(sent, source_);
+    return gathered && sink.multiplies_sooner(0, *gathered);
+  }
+
   Layout source_;
   DType dtype_, backward_dtype_;
 };
 
 Issued run_taped(const Tensor& source, const Layout& target, const RedistributeOptions& options) {
   const Tensor sent = cast_local(source, options.forward_dtype.value_or(source.dtype()));
-  Issued issued =
-      sent.layout() == target ? Issued{sent.detach()} : issue_now_or_later(sent, target);
+  Issued issued = sent.layout() == target ? Issued{sent.detach()}
+                                          : issue_now_or_later(sent, target, options.by_shards);
   // A slice of another's memory may have gaps on some ranks alone.
   if (issued.result.storage()->buffer == source.storage()->buffer || !issued.result.is_contiguous())
     issued.result = copy_later(issued.result);
   else
-    note_gathered(sent, issued.result);
+    note_gathered(sent, issued.result, options.by_shards);
   const Tensor inputs[] = {source};
   if (taped(inputs))
     push_record(std::make_shared<RedistributeNode>(source, options), inputs,
@@ -104,6 +114,15 @@ Issued run_taped(const Tensor& source, const Layout& target, const RedistributeO
 }
 
 }  // namespace
+
+std::optional<Gathered> gathered_to(const Tensor& source, const Layout& target) {
+  const Layout& from = source.layout();
+  if (from.ndim() != 1 || !target[0].is_replicate()) return std::nullopt;
+  for (int dim = 0; dim < source.ndim(); ++dim)
+    if (from[0].is_shard(dim))
+      return Gathered{make_spec(source.mesh(), target, source.shape()), dim, source.dtype()};
+  return std::nullopt;
+}
 
 Tensor redistributed(const Tensor& source, Tensor result) {
   const Tensor inputs[] = {source};

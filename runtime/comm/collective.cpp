@@ -210,6 +210,7 @@ std::uint64_t fingerprint(const Collective& c, int ranks) {
       add(c.middle);
       add_cuts(c.scatter_counts, c.scatter_extent);
       break;
+    case CollectiveKind::AllGather: add(c.by_shards); break;
     default: break;
   }
   add(c.outer);
@@ -269,7 +270,9 @@ std::string describe(const Collective& c, int ranks) {
       return str_cat(text, " [", c.outer, ", ", cut, ", ", c.middle, ", ",
                      counts_text(c.scatter_counts, c.scatter_extent, ranks), ", ", c.inner, "]",
                      whole_text(c), c.gather_first ? "" : " gathers last");
-    default: return str_cat(text, " [", c.outer, ", ", cut, ", ", c.inner, "]", whole_text(c));
+    default:
+      return str_cat(text, " [", c.outer, ", ", cut, ", ", c.inner, "]", whole_text(c),
+                     c.by_shards ? " by shards" : "");
   }
 }
 

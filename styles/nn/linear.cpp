@@ -1,5 +1,6 @@
 #include <coshard/styles/nn/linear.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include <coshard/dtensor/distribute/init.h>
@@ -54,6 +55,14 @@ std::vector<std::string> Linear::optional_names() const {
   return {"lora_A.weight", "lora_B.weight"};
 }
 
+InputProducts products_of(std::initializer_list<const Linear*> layers) {
+  InputProducts products{.overlap = (*layers.begin())->overlap()};
+  const bool draws = std::ranges::any_of(layers, &Linear::draws);
+  for (const Linear* layer : layers)
+    if (products.weights.empty() || !draws) products.weights.push_back(layer->weight);
+  return products;
+}
+
 Task<Tensor> Linear::run(Tensor x) {
   if (!lora_A) return product(std::move(x));
   return adapted(std::move(x));
@@ -74,12 +83,15 @@ Task<Tensor> Linear::adapted(Tensor x) {
   co_return y + term* lora.scale();
 }
 
+Overlap Linear::overlap() const {
+  const Overlap set = overlapping().overlap;
+  return set == Overlap::Auto && computes_a_woven_part() ? Overlap::Off : set;
+}
+
 Task<Tensor> Linear::product(Tensor x) {
-  if (!takes_shards()) co_return linear(x, weight, bias);
-  Overlap overlap = overlapping().overlap;
-  if (overlap == Overlap::Auto && computes_a_woven_part()) overlap = Overlap::Off;
+  if (overlapping().overlap == Overlap::Off) co_return linear(x, weight, bias);
   const std::optional<Placement> target = lora_A ? std::nullopt : overlapping().target;
-  Task<Tensor> made = overlapped_linear(std::move(x), weight, bias, target, overlap);
+  Task<Tensor> made = overlapped_linear(std::move(x), weight, bias, target, overlap());
   co_return co_await std::move(made);
 }
 

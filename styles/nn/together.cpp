@@ -8,10 +8,7 @@
 namespace coshard::nn {
 
 Task<std::vector<Tensor>> forward_together(Tensor x, std::vector<Linear*> layers) {
-  const auto draws = [](const Linear* layer) {
-    return layer->lora_A && layer->training() && layer->lora.dropout > 0;
-  };
-  if (!arrives_by_shards(x) || std::ranges::any_of(layers, draws)) {
+  if (!arrives_by_shards(x) || std::ranges::any_of(layers, &Linear::draws)) {
     std::vector<Tensor> made;
     made.reserve(layers.size());
     for (Linear* layer : layers) made.push_back(co_await layer->forward(x));
@@ -19,9 +16,6 @@ Task<std::vector<Tensor>> forward_together(Tensor x, std::vector<Linear*> layers
   }
   const RandomState random =
       random_state();  // branches draw from other streams; these layers draw nothing
-  std::vector<Tensor> weights;
-  for (const Linear* layer : layers) weights.push_back(layer->weight);
-  multiply_together(x, weights);
   std::vector<Task<Tensor>> products;
   for (Linear* layer : layers) products.push_back(layer->forward(x));
   auto all = when_all(std::move(products));

@@ -20,6 +20,7 @@ constexpr int kSteps = 7;
 struct Setting {
   int ranks = 1;
   bool sequence_parallel = false, zero_first = false;
+  Overlap overlap = Overlap::Auto;
   DType dtype = DType::F32;
 };
 
@@ -76,7 +77,9 @@ Task<void> train(World& world, Setting setting, bool captured, TrainingResults& 
   nn::Transformer model(small_model(setting), world);
   if (setting.ranks > 1) {
     const DeviceMesh mesh = init_device_mesh(world, {world.size()}, {"tp"});
-    co_await parallelize_module(model, mesh, nn::transformer_plan(setting.sequence_parallel));
+    const ParallelizeOptions options{.overlap = setting.overlap};
+    co_await parallelize_module(model, mesh, nn::transformer_plan(setting.sequence_parallel),
+                                options);
   }
   AdamW optimizer(model.parameters(), {.lr = 1e-2});
   const Trained trained{model, optimizer, setting.zero_first};
@@ -137,6 +140,7 @@ TEST(CapturedStep, LeavesTheGradientsThatTheEagerStepLeaves) {
 TEST(CapturedStep, TrainsOverNcclAsTheEagerStepBitForBit) {
   expect_same({.ranks = 2}, 5);
   expect_same({.ranks = 2, .sequence_parallel = true}, 5);
+  expect_same({.ranks = 2, .sequence_parallel = true, .overlap = Overlap::Always}, 2);
 }
 
 TEST(CapturedStep, AReplayIsAHandfulOfCallsAndWaitsForNothing) {

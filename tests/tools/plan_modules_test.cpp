@@ -95,9 +95,9 @@ TEST_F(MeasuredPlan, RefusesAnotherMachineThanThatOfItsProducts) {
       "forward on tp=2, link 20 us, 2 GB/s (measured on tp=2), GEMM times by a constant rate");
 }
 
-TEST_F(MeasuredPlan, OnNcclNoLayerComputesByShards) {
+TEST_F(MeasuredPlan, OnNcclEachShardTakesALatency) {
   options_.calibration = "";
-  options_.links = {"1us,100MB/s"};
+  options_.links = {"3ms,1GB/s"};
   options_.plan = "tp-sp";
   options_.module = "layers.*.attn.wq";
   options_.json = true;
@@ -105,6 +105,8 @@ TEST_F(MeasuredPlan, OnNcclNoLayerComputesByShards) {
   EXPECT_TRUE(coshard::testing::json_holds(explained("tp=4"), choice + "'by shards', d"));
   options_.communicator = "nccl";
   EXPECT_TRUE(coshard::testing::json_holds(explained("tp=4"), choice + "'serial', d"));
+  options_.links = {"1us,1GB/s"};
+  EXPECT_TRUE(coshard::testing::json_holds(explained("tp=4"), choice + "'by shards', d"));
   options_.module = "layers.*.attn.wo";  // its rows are sent as they are computed
   EXPECT_TRUE(coshard::testing::json_holds(explained("tp=4"), choice + "'by rows', d"));
 }

@@ -163,9 +163,9 @@ class Module : private ErrorObserver {
   // Partial (rows); nullopt: they cannot be.
   virtual std::optional<ShardAxes> shard_axes(ShardBy) const { return std::nullopt; }
 
-  // Whether `run` accepts a first input that an all_gather is still filling shard by shard, and
-  // awaits it.
-  virtual bool takes_shards() const { return false; }
+  // The linear layers that multiply the first input of `run` while an all_gather is still filling it
+  // shard by shard, and await it. None: call() awaits it first.
+  virtual InputProducts input_products() const { return {}; }
   void set_overlapping(Overlapping how) { overlapping_ = how; }
   const Overlapping& overlapping() const { return overlapping_; }
 
@@ -210,6 +210,7 @@ class Module : private ErrorObserver {
   class Watch;
   friend class RunningModule;
   friend class ModuleChange;
+  bool left_arriving(const Tensor& x) const;
   bool has_own_state() const;
   bool is_below(const Module& root) const;
   void require_registered_below(Module& root);

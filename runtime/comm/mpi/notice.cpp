@@ -161,7 +161,8 @@ template <class Stream>
 void pass(Stream& stream, Collective& c) {
   stream(c.kind), stream(c.dtype), stream(c.reduce), stream(c.gather_first), stream(c.root);
   stream(c.outer), stream(c.extent), stream(c.middle), stream(c.inner), stream(c.scatter_extent);
-  stream(c.control_only), stream(c.noted), stream(c.branch), stream(c.where.line);
+  stream(c.control_only), stream(c.by_shards), stream(c.noted), stream(c.branch),
+      stream(c.where.line);
   stream(c.counts), stream(c.scatter_counts), stream(c.send_counts), stream(c.recv_counts);
   stream(c.last_noted.value), stream(c.last_noted.of);
   stream(c.last_noted.what), stream(c.last_noted.of_what);

@@ -97,10 +97,8 @@ std::shared_ptr<NcclFlight> NcclCommunicator::announce(const Collective& collect
 }
 
 NcclPlan NcclCommunicator::plan(const Collective& collective, NcclOperation& operation) {
-  NcclPlanChoice choice;
-  choice.by_parts = domain_->options.by_parts;
-  choice.all_to_all = domain_->options.copy_engine && nccl().AlltoAll != nullptr;
-  return plan_nccl(collective, size(), rank(), choice, [&](std::size_t bytes) {
+  const bool all_to_all = domain_->options.copy_engine && nccl().AlltoAll != nullptr;
+  return plan_nccl(collective, size(), rank(), all_to_all, [&](std::size_t bytes) {
     std::shared_ptr<Buffer> buffer = domain_->device->make_buffer(bytes);
     void* data = buffer->data();
     operation.keeps.push_back(std::move(buffer));
@@ -124,13 +122,13 @@ void NcclCommunicator::track(const std::shared_ptr<NcclFlight>& flight) {
 void NcclCommunicator::flush_messages() {
   if (messages_.empty()) return;
   const auto together = std::make_shared<NcclOperation>();
-  auto& calls = together->plan.rounds.emplace_back();
+  auto& calls = together->plan.rounds.emplace_back().calls;
   const std::vector<std::shared_ptr<NcclFlight>> messages = std::exchange(messages_, {});
   {
     const std::scoped_lock lock(mutex_);
     for (const auto& flight : messages) {
       for (const auto& round : flight->operation->plan.rounds)
-        calls.insert(calls.end(), round.begin(), round.end());
+        calls.insert(calls.end(), round.calls.begin(), round.calls.end());
       auto& keeps = flight->operation->keeps;
       together->keeps.insert(together->keeps.end(), keeps.begin(), keeps.end());
       flight->operation = together;
@@ -155,13 +153,13 @@ void NcclCommunicator::launch(NcclFlight& flight) {
   const auto record = [&] { return timed ? stream_->record_timed() : stream_->record(); };
   if (timed) operation.started = record();
   device.peers()->copy(operation.plan.before, *stream_);
-  const bool by_parts = !operation.plan.round_of.empty();
-  if (by_parts) operation.begun = record();
-  for (const auto& round : operation.plan.rounds) {
-    if (!round.empty()) hand_over(round, flight);
-    if (by_parts) operation.rounds.push_back(record());
+  const bool by_shards = !operation.plan.round_of.empty();
+  if (by_shards) operation.begun = record();
+  for (const NcclRound& round : operation.plan.rounds) {
+    if (!round.calls.empty()) hand_over(round.calls, flight);
+    device.peers()->copy(round.after, *stream_);
+    if (by_shards) operation.rounds.push_back(record());
   }
-  device.peers()->copy(operation.plan.after, *stream_);
   domain_->last = record();
   const std::scoped_lock lock(mutex_);
   operation.done = domain_->last;
@@ -748,9 +746,9 @@ bool NcclCommunicator::in_window(const void* data) const {
 
 std::string_view NcclCommunicator::path_of(const NcclPlan& plan) const {
   constexpr std::string_view kKernel = "SM kernel requested";
-  if (!domain_->options.copy_engine || plan.rounds.size() != 1 || plan.rounds[0].size() != 1)
+  if (!domain_->options.copy_engine || plan.rounds.size() != 1 || plan.rounds[0].calls.size() != 1)
     return kKernel;
-  const NcclCall& only = plan.rounds[0][0];
+  const NcclCall& only = plan.rounds[0].calls[0];
   const bool able = only.kind == NcclCallKind::AllGather || only.kind == NcclCallKind::AllToAll;
   return able && in_window(only.send) && in_window(only.recv) ? kCopyEngine : kKernel;
 }

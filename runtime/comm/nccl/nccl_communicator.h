@@ -46,9 +46,6 @@ struct NcclOptions {
   // All-gathers and all-to-alls between buffers from symmetric_buffer() use no SMs. Needs NCCL
   // 2.28.3, else Error{Unsupported}.
   bool copy_engine = false;
-  // Every all_gather arrives shard by shard, by sends and receives: the rank's own, then rank + 1,
-  // ...
-  bool by_parts = false;
   // How long an abort may take before its thread is abandoned.
   std::chrono::nanoseconds abort_grace = std::chrono::seconds(5);
 };
@@ -72,7 +69,6 @@ class NcclCommunicator final : public Communicator,
   int rank() const override { return control_->rank(); }
   int size() const override { return control_->size(); }
   std::string_view name() const override { return control_->name(); }
-  bool gathers_by_shards() const override { return domain_->options.by_parts; }
   std::shared_ptr<Communicator> subgroup(std::span<const int> ranks, std::string name) override;
   std::shared_ptr<Communicator> split(std::span<const int> ranks, std::string name) override;
   void poison(const std::string& cause) override;

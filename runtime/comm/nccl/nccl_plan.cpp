@@ -21,9 +21,9 @@ Piece piece_of(const ShardExtent& cut, std::int64_t before, std::int64_t inner) 
 
 class Planner {
  public:
-  Planner(const Collective& c, int ranks, int rank, const NcclPlanChoice& choice,
+  Planner(const Collective& c, int ranks, int rank, bool one_all_to_all,
           const std::function<void*(std::size_t)>& scratch)
-      : c_(c), ranks_(ranks), rank_(rank), choice_(choice), scratch_(scratch) {
+      : c_(c), ranks_(ranks), rank_(rank), one_all_to_all_(one_all_to_all), scratch_(scratch) {
     dtype_ = nccl_type(c.dtype);
     reduce_ = nccl_reduction(c.reduce);
     bytes_ = static_cast<std::int64_t>(size_of(c.dtype));
@@ -72,11 +72,14 @@ class Planner {
     return static_cast<char*>(base) + element * bytes_;
   }
 
+  NcclRound& round() {
+    if (plan_.rounds.empty()) plan_.rounds.emplace_back();
+    return plan_.rounds.back();
+  }
   // Ranks agree on the count, so all of them omit an empty call.
   void call(NcclCallKind kind, const void* send, void* recv, std::int64_t count, int peer = 0) {
     if (count == 0) return;
-    if (plan_.rounds.empty()) plan_.rounds.emplace_back();
-    plan_.rounds.back().push_back({kind, send, recv, count, peer, dtype_, reduce_});
+    round().calls.push_back({kind, send, recv, count, peer, dtype_, reduce_});
   }
 
   StridedCopy copy(void* to, std::int64_t to_pitch, const void* from, std::int64_t from_pitch,
@@ -92,12 +95,13 @@ class Planner {
     plan_.before.push_back(copy(to, piece.run, from, piece.pitch, piece));
     return to;
   }
-  // Where `piece` of `buffer` can be received: in place, or in scratch memory and unpacked after.
+  // Where `piece` of `buffer` can be received: in place, or in scratch memory and unpacked after the
+  // round.
   void* unpacked(void* buffer, const Piece& piece) {
     void* to = at(buffer, piece.offset);
     if (piece.dense()) return to;
     void* from = scratch_(static_cast<std::size_t>(piece.count() * bytes_));
-    plan_.after.push_back(copy(to, piece.pitch, from, piece.run, piece));
+    round().after.push_back(copy(to, piece.pitch, from, piece.run, piece));
     return from;
   }
   // The local part is copied, not sent. Both pieces have the same elements in the same order.
@@ -120,7 +124,7 @@ class Planner {
 
   void gather() {
     const Piece mine{0, 1, c_.outer * cut(rank_).size * c_.inner, 0};
-    if (choice_.by_parts && ranks_ > 1) return gather_by_parts(mine);
+    if (c_.by_shards && ranks_ > 1) return gather_by_shards(mine);
     if (const std::int64_t size = padded_size(); size > 0) return gather_padded(mine, size);
     for (int r = 0; r < ranks_; ++r) {
       const Piece piece = piece_of(cut(r), c_.outer, c_.inner);
@@ -146,13 +150,13 @@ class Planner {
     for (int r = 0; r < ranks_; ++r) {
       const Piece piece = piece_of(cut(r), c_.outer, c_.inner);
       if (piece.count() > 0)
-        plan_.after.push_back(
+        round().after.push_back(
             copy(at(c_.recv, piece.offset), piece.pitch, at(all, r * count), piece.run, piece));
     }
   }
 
   // Round k: this rank sends to the one k before it and receives from the one k after it.
-  void gather_by_parts(const Piece& mine) {
+  void gather_by_shards(const Piece& mine) {
     plan_.round_of.assign(static_cast<std::size_t>(ranks_), -1);
     keep(c_.recv, piece_of(cut(rank_), c_.outer, c_.inner), c_.send, mine);
     for (int k = 1; k < ranks_; ++k) {
@@ -160,11 +164,9 @@ class Planner {
       plan_.rounds.emplace_back();
       call(NcclCallKind::Send, c_.send, nullptr, mine.count(), target);
       const Piece theirs = piece_of(cut(source), c_.outer, c_.inner);
-      // A strided shard is unpacked with all others, after the last round.
-      const bool strided = theirs.count() > 0 && !theirs.dense();
       if (theirs.count() > 0)
         call(NcclCallKind::Recv, nullptr, unpacked(c_.recv, theirs), theirs.count(), source);
-      plan_.round_of[static_cast<std::size_t>(source)] = strided ? ranks_ - 2 : k - 1;
+      plan_.round_of[static_cast<std::size_t>(source)] = k - 1;
     }
   }
 
@@ -197,7 +199,7 @@ class Planner {
     call(NcclCallKind::ReduceScatter, all, recv, count);
     if (even || mine.size == 0) return;
     const Piece piece = piece_of({mine.size, mine.offset - begin(rank_), size}, c_.outer, c_.inner);
-    plan_.after.push_back(copy(c_.recv, piece.run, at(recv, piece.offset), piece.pitch, piece));
+    round().after.push_back(copy(c_.recv, piece.run, at(recv, piece.offset), piece.pitch, piece));
   }
 
   void scatter() {
@@ -248,7 +250,7 @@ class Planner {
 
   void all_to_all() {
     // With flat counts a rank knows only its own, so ranks could choose differently: stays grouped.
-    if (choice_.all_to_all && c_.send_counts == nullptr && one_call())
+    if (one_all_to_all_ && c_.send_counts == nullptr && one_call())
       return call(NcclCallKind::AllToAll, c_.send, c_.recv, outgoing(0).count());
     keep(c_.recv, incoming(rank_), c_.send, outgoing(rank_));
     for (int k = 1; k < ranks_; ++k) {
@@ -263,7 +265,7 @@ class Planner {
 
   const Collective& c_;
   int ranks_, rank_;
-  const NcclPlanChoice& choice_;
+  bool one_all_to_all_;
   const std::function<void*(std::size_t)>& scratch_;
   std::int64_t bytes_ = 0;
   ncclDataType_t dtype_{};
@@ -273,9 +275,9 @@ class Planner {
 
 }  // namespace
 
-NcclPlan plan_nccl(const Collective& collective, int ranks, int rank, const NcclPlanChoice& choice,
+NcclPlan plan_nccl(const Collective& collective, int ranks, int rank, bool all_to_all,
                    const std::function<void*(std::size_t)>& scratch) {
-  return Planner(collective, ranks, rank, choice, scratch).make();
+  return Planner(collective, ranks, rank, all_to_all, scratch).make();
 }
 
 ncclDataType_t nccl_type(DType dtype) {

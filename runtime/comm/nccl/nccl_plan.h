@@ -1,7 +1,7 @@
 #pragma once
-// What one rank does for a collective: copies before, NCCL calls in rounds, copies after. A pure
+// What one rank does for a collective: copies before, then rounds of NCCL calls and copies. A pure
 // function of the collective; the calls of a round form one NCCL group, and the copies before, like
-// those after, are independent of each other. Values; any thread.
+// those after a round, are independent of each other. Values; any thread.
 #include <nccl.h>
 
 #include <cstddef>
@@ -36,23 +36,22 @@ struct NcclCall {
   ncclRedOp_t reduce{};
 };
 
+struct NcclRound {
+  std::vector<NcclCall> calls;
+  std::vector<StridedCopy> after;  // unpacks received data
+};
+
 struct NcclPlan {
   std::vector<StridedCopy> before;  // packs outgoing data; copies the local part unless NCCL does
-  std::vector<std::vector<NcclCall>> rounds;
-  std::vector<StridedCopy> after;  // unpacks received data
-  // An all_gather that arrives in parts: round_of[rank] is the round after which its shard has
-  // arrived, -1 if `before` copies it. Empty: all after the last round.
+  std::vector<NcclRound> rounds;
+  // An all_gather by shards: round_of[rank] is the round after which its shard has arrived, -1 if
+  // `before` copies it. Empty: all after the last round.
   std::vector<int> round_of;
 };
 
-// Options of the plan.
-struct NcclPlanChoice {
-  bool by_parts = false;    // an all_gather arrives shard by shard, one round each
-  bool all_to_all = false;  // equal contiguous blocks use ncclAlltoAll
-};
-
-// `scratch`: allocates device memory for staging, alive until the collective is complete.
-NcclPlan plan_nccl(const Collective& collective, int ranks, int rank, const NcclPlanChoice& choice,
+// `all_to_all`: equal contiguous blocks use ncclAlltoAll. `scratch`: allocates device memory for
+// staging, alive until the collective is complete.
+NcclPlan plan_nccl(const Collective& collective, int ranks, int rank, bool all_to_all,
                    const std::function<void*(std::size_t)>& scratch);
 ncclDataType_t nccl_type(DType dtype);
 ncclRedOp_t nccl_reduction(Reduce reduce);

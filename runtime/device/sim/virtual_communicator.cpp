@@ -8,12 +8,23 @@
 namespace coshard {
 namespace {
 
+using Transfers = std::vector<std::shared_ptr<Transfer>>;
+
+// What moves in one round of a gather by shards.
+Collective round_of(const Collective& gather, int ranks) {
+  Collective round = gather;
+  round.kind = CollectiveKind::Send;
+  round.extent = shard_extent(gather.counts, gather.extent, ranks, 0).size;
+  round.counts = nullptr;
+  return round;
+}
+
 // Its transfer is queued, so waits do not block the host; they advance the compute stream's clock.
 class VirtualWork final : public WorkState {
  public:
-  VirtualWork(std::shared_ptr<VirtualCommunicator> on, std::shared_ptr<Transfer> transfer,
-              int parts)
-      : communicator_(std::move(on)), transfer_(std::move(transfer)), parts_(parts) {}
+  // One transfer that brings the parts one by one or together, or a round for each but its own.
+  VirtualWork(std::shared_ptr<VirtualCommunicator> on, Transfers transfers, int parts)
+      : communicator_(std::move(on)), transfers_(std::move(transfers)), parts_(parts) {}
   // Parts arrive in the order rank, rank+1, rank+2, …
   void wait(int part) override {
     check_part(part);
@@ -47,8 +58,12 @@ class VirtualWork final : public WorkState {
   VirtualStream& compute() const { return communicator_->device().compute_stream(); }
   Observer* observer() const { return event.id != 0 ? communicator_->observer() : nullptr; }
   std::int64_t wait_until_arrived(int part) {
+    const bool rounds = transfers_.size() > 1;
+    if (rounds && part == 0) return compute().now;  // its own
+    const auto i = static_cast<std::size_t>(part);
+    const Transfer& transfer = *transfers_[rounds ? i - 1 : 0];
     const std::int64_t at =
-        communicator_->link().wait_for(*transfer_, static_cast<std::size_t>(part));
+        communicator_->link().wait_for(transfer, std::min(rounds ? 0 : i, transfer.parts - 1));
     compute().wait_until(at);
     return at;
   }
@@ -58,7 +73,7 @@ class VirtualWork final : public WorkState {
   }
 
   std::shared_ptr<VirtualCommunicator> communicator_;
-  std::shared_ptr<Transfer> transfer_;
+  Transfers transfers_;
   int parts_;
   bool told_ = false;
 };
@@ -106,12 +121,17 @@ std::shared_ptr<WorkState> VirtualCommunicator::start(Collective collective) {
   const std::int64_t bytes = larger_bytes(collective, size(), rank_);
   const int parts = collective.kind == CollectiveKind::AllGather ? size() : 1;
   const std::int64_t now = device().compute_stream().now;
-  LinkTime time = link_time(model_, collective, size(), rank_);
+  const bool one_by_one = gathers_by_shards() || collective.by_shards;
+  const bool by_rounds = parts > 2 && !gathers_by_shards() && collective.by_shards;
+  LinkTime time = by_rounds ? link_time(model_, round_of(collective, size()), size(), rank_)
+                            : link_time(model_, collective, size(), rank_);
   if (collective.control_only || collective.unobserved)
     time = {};  // library overhead, not part of the step
-  const auto transfer = link_->add(this, now, time, parts);
-  auto work = std::make_shared<VirtualWork>(shared_from_this(), transfer, parts);
-  const auto event = std::make_shared<VirtualEvent>(this, link_, transfer);
+  Transfers transfers;
+  for (int round = 0; round < (by_rounds ? parts - 1 : 1); ++round)
+    transfers.push_back(link_->add(this, now, time, by_rounds || !one_by_one ? 1 : parts));
+  const auto event = std::make_shared<VirtualEvent>(this, link_, transfers.back());
+  auto work = std::make_shared<VirtualWork>(shared_from_this(), std::move(transfers), parts);
   for (const auto& kept : {collective.keep_send, collective.keep_recv})
     if (kept) kept->used_until(event);
   if (Observer* watching = observer(); watching != nullptr && !collective.unobserved) {

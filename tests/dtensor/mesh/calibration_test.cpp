@@ -9,7 +9,7 @@ namespace {
 Calibration example_calibration() {
   Calibration c;
   c.about = "tp=2 of 2 ranks, cpu";
-  c.links = {{30'000, 95'000, 1'030'000, 100'000, 2'000'000, 256}, {}};
+  c.links = {{30'000, 95'000, 1'030'000, 100'000, 2'000'000, 256, 60'000, 2'060'000}, {}};
   c.products.resize(2);
   c.products[1].dtype = DType::BF16;
   for (std::size_t i = 0; i < GemmTable::kPoints; ++i)
@@ -35,12 +35,12 @@ TEST(Calibration, ThatIsDamagedAnywhereIsNone) {
   }
   EXPECT_FALSE(Calibration::parse(text + "1\n"));
   EXPECT_FALSE(Calibration::parse(""));
-  EXPECT_FALSE(Calibration::parse("coshard calibration 1\nx\n99999999999999999999 1\n"));
+  EXPECT_FALSE(Calibration::parse("coshard calibration 2\nx\n99999999999999999999 1\n"));
 }
 
 TEST(Calibration, OfAnotherVersionIsNone) {
   std::string text = example_calibration().text();
-  text[text.find('\n') - 1] = '2';
+  text[text.find('\n') - 1] = '1';
   EXPECT_FALSE(Calibration::parse(text));
 }
 
@@ -52,6 +52,12 @@ TEST(Calibration, HasALinkForEachDimension) {
   quick.middle_ns = 60'000;
   EXPECT_EQ(quick.link(), (Link{30, 2'000, 0.25}));
   EXPECT_EQ(links[1], Link()) << "of one rank";
+}
+
+TEST(Calibration, HasTheTimeOfARound) {
+  const Calibration::Times times = example_calibration().links[0];
+  EXPECT_EQ(times.round_link(2), (Link{60, 1'000, 0.25}));
+  EXPECT_EQ(times.round_link(5), (Link{15, 1'000, 0.25}));
 }
 
 // As a busy machine made it: 8.4e6 GB/s.

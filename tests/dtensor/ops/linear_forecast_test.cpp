@@ -39,6 +39,17 @@ TEST(LinearForecast, SendsInputsOfAGatherAndOutputsOfAReduction) {
   EXPECT_EQ(reduced.shard_ns, 64 * 1000 * 2);
 }
 
+TEST(LinearForecast, ARoundTakesItsLatencyAndAShard) {
+  LinearShape shape;
+  shape.ranks = 4, shape.rows = 64;
+  shape.in = 250, shape.out = 1000;
+  const Link rounds{3, 500};
+  EXPECT_EQ(overlap_case(shape, ScheduleKind::Gather, {}, kSomeLink, rounds).round_ns,
+            3'000 + 64 * 250 * 4 * 2);
+  EXPECT_EQ(overlap_case(shape, ScheduleKind::Scatter, {}, kSomeLink, rounds).round_ns, 0);
+  EXPECT_EQ(overlap_case(shape, ScheduleKind::Gather, {}, kSomeLink).round_ns, 0);
+}
+
 TEST(LinearForecast, AsksTheGateForTheSameSchedule) {
   LinearShape shape;
   shape.ranks = 2, shape.rows = 1024;

@@ -77,6 +77,7 @@ TEST(Disagreement, OnTheNumberOfElementsIsFound) {
 TEST(Disagreement, OnTheGeometryIsFound) {
   expect_disagreement(CollectiveKind::AllGather,
                       [](Collective& c) { std::swap(c.outer, c.inner); });
+  expect_disagreement(CollectiveKind::AllGather, [](Collective& c) { c.by_shards = true; });
   expect_disagreement(CollectiveKind::AllToAll, [](Collective& c) { c.middle = 2; });
   expect_disagreement(CollectiveKind::AllToAll, [](Collective& c) { c.gather_first = false; });
 }

@@ -131,7 +131,7 @@ struct OpDef {
   // Whether `backward` leaves an output gradient that is in flight to accumulate_product, which
   // computes as its shards arrive. Null: never. `in`: what was saved; `meanwhile_ns`: duration of
   // other work that could run while it is awaited. Must return the same on all ranks.
-  bool (*takes_arriving)(const Tensor& out_grad, std::span<const Tensor> in, const Attrs&,
+  bool (*takes_arriving)(const Gathered& out_grad, std::span<const Tensor> in, const Attrs&,
                          std::int64_t meanwhile_ns) = nullptr;
   // Bit i: `backward` reads in[i] (out[i]). The others are not saved and are undefined in its
   // GradContext.

@@ -2,6 +2,7 @@
 // A linear layer that overlaps with the collectives around it. Rank's thread.
 #include <optional>
 #include <span>
+#include <vector>
 
 #include <coshard/dtensor/mesh/placement.h>
 #include <coshard/dtensor/tape/overlap.h>
@@ -16,10 +17,22 @@ inline bool arrives_by_shards(const Tensor& x) {
   return x.defined() && x.in_flight() && x.storage()->gathered != nullptr;
 }
 
+// The linear layers that multiply one input.
+struct InputProducts {
+  std::vector<Tensor> weights = {};
+  Overlap overlap = Overlap::Off;  // Off: they read a gathered input
+};
+
+// Whether these layers are forecast to end sooner if the all_gather of x, a shard, to `target` is
+// asked to bring its shards one by one (RedistributeOptions::by_shards). False if it does so unasked
+// (Communicator::gathers_by_shards), with Overlap::Off, on an unknown link (but with Always), and
+// where x is not gathered on a mesh of one dimension. Equal on all ranks.
+bool multiplies_sooner(const Tensor& x, const Layout& target, const InputProducts& products);
+
 // If shards of x are arriving, the linear layers with these weights multiply them together: for
-// each of them the cost model compares all with all.
+// each of them the cost model compares all with all. The first call counts.
 inline void multiply_together(const Tensor& x, std::span<const Tensor> weights) {
-  if (!arrives_by_shards(x)) return;
+  if (!arrives_by_shards(x) || !x.storage()->gathered->weights.empty()) return;
   Gathered gathered = *x.storage()->gathered;
   for (const Tensor& weight : weights)
     if (weight.is_distributed()) gathered.weights.push_back(weight.spec());

@@ -158,6 +158,11 @@ struct RedistributeOptions {
   // The gradient is cast likewise, then cast back to the source's dtype. Default: the source's
   // dtype.
   std::optional<DType> backward_dtype = std::nullopt;
+  // Asks that the shards of an all_gather arrive one by one (Collective::by_shards): for a result
+  // that is read by next_shard() or by overlapped_linear. multiplies_sooner (dtensor/ops/overlap.h)
+  // says whether that is faster. Equal on all ranks. Without effect where they do so anyway
+  // (Communicator::gathers_by_shards) or the last step is another collective.
+  bool by_shards = false;
 };
 
 // Redistributes to any layout, uneven and strided shards included; twice differentiable. A target

@@ -88,6 +88,11 @@ class GradSink {
                                   Overlap overlap) = 0;
   // defer(input, dy^T @ x over all rows): the gradient of a weight.
   virtual void defer_rows_product(int input, const Tensor& dy, const Tensor& x) = 0;
+  // Whether the record that reads this gradient is forecast to end sooner if the all_gather that
+  // fills it is asked to bring its shards one by one.
+  virtual bool multiplies_sooner(int /*input*/, const Gathered& /*gradient*/) const {
+    return false;
+  }
   // Delivers the gradient of a tensor older than the record.
   virtual void arrive(const std::shared_ptr<GradMeta>& meta, Tensor gradient) = 0;
   // Keeps `held` until all records newer than number `record` have run, and the products that they
@@ -114,8 +119,10 @@ class GradNode : public std::enable_shared_from_this<GradNode> {
   // The layout to which backward first redistributes the gradient of its only output, which may
   // already have it; null: none.
   virtual const Layout* gradient_layout() const { return nullptr; }
-  // Whether backward() takes this output gradient while its shards arrive (OpDef::takes_arriving).
-  virtual bool takes_arriving(const Tensor& /*output_grad*/, std::int64_t /*meanwhile_ns*/) const {
+  // Whether backward() takes this gradient of its only output while its shards arrive
+  // (OpDef::takes_arriving).
+  virtual bool takes_arriving(const Gathered& /*output_grad*/,
+                              std::int64_t /*meanwhile_ns*/) const {
     return false;
   }
   // Frees what was saved (saved.h) after backward used it; returns whether there was anything.

@@ -48,6 +48,8 @@ struct IndexAt {
 struct Gathered {
   std::shared_ptr<const Spec> spec;  // of the result
   int dim = 0;
+  DType dtype = DType::F32;
+  bool asked = false;  // for shards (RedistributeOptions::by_shards): the choice is made
   std::vector<std::shared_ptr<const Spec>> weights = {};  // of layers that multiply it together
 };
 

@@ -84,6 +84,11 @@ struct Collective {
   // launches only. `extent` is their number, `inner` a hash of them.
   std::shared_ptr<const std::vector<Collective>> launched;
   bool unobserved = false;  // an internal check, hidden from observers
+  // AllGather: the caller waits for the shards one by one, so that computing with the first hides
+  // the transfer of the others. NCCL then brings them by one send and one recv per round (own shard
+  // first, then that of rank+1, ...), where one all_gather would bring all of them at its end; that
+  // takes n-1 latencies instead of one. Equal on all ranks.
+  bool by_shards = false;
   // Kept alive until the collective is over on every rank, or in compute-stream order.
   std::shared_ptr<Buffer> keep_send, keep_recv;
   std::string_view label = "";  // static or interned text
@@ -118,9 +123,8 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual std::string_view name() const = 0;
-  // Whether the shards of an all_gather arrive one by one, so that computing with the first hides
-  // the transfer of the others. False: all of them arrive together, and layers that would compute
-  // by shards run the plain schedule. The same on all ranks and communicators of a world.
+  // Whether the shards of every all_gather arrive one by one. False: only of one that asks for it
+  // (Collective::by_shards). The same on all ranks and communicators of a world.
   virtual bool gathers_by_shards() const { return false; }
   // Issues the collective as the next one on this communicator, and returns at once.
   //   Order:  send and recv between two ranks match in the order of their issue, whatever their

@@ -31,7 +31,7 @@ class Attention : public Module {
   std::int64_t head_dim;
   Linear wq, wk, wv, wo;
 
-  bool takes_shards() const override { return wq.takes_shards(); }
+  InputProducts input_products() const override { return products_of({&wq, &wk, &wv}); }
 
  protected:
   Task<Tensor> run(Tensor x) override;

@@ -28,7 +28,7 @@ class CausalLMAttention : public Module {
   Linear q_proj, k_proj, v_proj, o_proj;
   std::optional<RMSNorm> q_norm, k_norm;  // over head_dim, if the config has qk_norm
 
-  bool takes_shards() const override { return q_proj.takes_shards(); }
+  InputProducts input_products() const override { return products_of({&q_proj, &k_proj, &v_proj}); }
 
  protected:
   Task<Outputs> run_all(Inputs inputs) override;
@@ -54,7 +54,7 @@ class CausalLMMLP : public Module {
   CausalLMMLP(const CausalLMConfig& config, World& world);
   Linear gate_proj, up_proj, down_proj;
 
-  bool takes_shards() const override { return gate_proj.takes_shards(); }
+  InputProducts input_products() const override { return products_of({&gate_proj, &up_proj}); }
 
  protected:
   Task<Tensor> run(Tensor x) override;

@@ -46,7 +46,11 @@ class Linear : public Module {
   FeatureGroups out_groups, in_groups;
 
   std::optional<ShardAxes> shard_axes(ShardBy way) const override;
-  bool takes_shards() const override { return overlapping().overlap != Overlap::Off; }
+  InputProducts input_products() const override { return {{weight}, overlap()}; }
+  // Whether forward() draws random numbers: the dropout of its adapter.
+  bool draws() const { return lora_A && training() && lora.dropout > 0; }
+  // Overlap::Off in a part of a woven batch, unless it is set to Always.
+  Overlap overlap() const;
   // Those of its adapter, which files of the base lack.
   std::vector<std::string> optional_names() const override;
 
@@ -57,6 +61,10 @@ class Linear : public Module {
   Task<Tensor> product(Tensor x);
   Task<Tensor> adapted(Tensor x);
 };
+
+// What layers with one input multiply it with while its shards arrive: with all their weights, or
+// with the first one's, if one of the layers draws and they run one after the other.
+InputProducts products_of(std::initializer_list<const Linear*> layers);
 
 }  // namespace nn
 }  // namespace coshard

@@ -23,7 +23,7 @@ class MLP : public Module {
   Linear w1, w3;  // [ffn, dim]
   Linear w2;      // [dim, ffn]
 
-  bool takes_shards() const override { return w1.takes_shards(); }
+  InputProducts input_products() const override { return products_of({&w1, &w3}); }
 
  protected:
   Task<Tensor> run(Tensor x) override;

@@ -108,10 +108,9 @@ std::vector<Counts> nccl_cuts(int ranks) {
 
 TEST(NcclCollectives, CutsThatAreUnevenEmptyOrStridedArriveInTheirPlaces) {
   for (int ranks : {1, 2, 3, 4})
-    for (bool by_parts : {false, true}) {
-      NcclSetting setting{.ranks = ranks};
-      setting.options.by_parts = by_parts;
-      on_nccl_ranks(setting, [ranks](NcclRank& mine) {
+    for (bool by_shards : {false, true}) {
+      const NcclSetting setting{.ranks = ranks};
+      on_nccl_ranks(setting, [ranks, by_shards](NcclRank& mine) {
         for (const Counts& counts : nccl_cuts(ranks))
           for (std::int64_t outer : {1, 3})
             for (DType dtype : kTypes) {
@@ -126,6 +125,7 @@ TEST(NcclCollectives, CutsThatAreUnevenEmptyOrStridedArriveInTheirPlaces) {
               for (CollectiveKind kind : {CollectiveKind::AllGather, CollectiveKind::ReduceScatter,
                                           CollectiveKind::Scatter, CollectiveKind::Broadcast}) {
                 c.kind = kind;
+                c.by_shards = by_shards && kind == CollectiveKind::AllGather;
                 same_as_on_host(mine, c);
               }
             }
@@ -265,14 +265,15 @@ Collective gather_of(const NcclNumbers& from, const NcclNumbers& to) {
   return c;
 }
 
-TEST(NcclCollectives, AnAllGatherByPartsIsThereShardByShard) {
-  NcclSetting setting{.ranks = 3};
-  setting.options.by_parts = true;
+TEST(NcclCollectives, AnAllGatherByShardsIsThereOneByOne) {
+  const NcclSetting setting{.ranks = 3};
   on_nccl_ranks(setting, [](NcclRank& mine) {
     take_fake_nccl_trace(mine.rank);
     const NcclNumbers from(mine, std::vector<float>(4, static_cast<float>(mine.rank + 1)));
     const NcclNumbers to(mine, std::vector<float>(12, 0.0F));
-    const Work work = mine.comm->issue(gather_of(from, to));
+    Collective gather = gather_of(from, to);
+    gather.by_shards = true;
+    const Work work = mine.comm->issue(gather);
     EXPECT_THROW(work.state()->wait(3), Error);
     for (int k = 0; k < 3; ++k) {
       const int part = (mine.rank + k) % 3;
@@ -285,6 +286,18 @@ TEST(NcclCollectives, AnAllGatherByPartsIsThereShardByShard) {
     }
     work.wait();
     EXPECT_EQ(take_fake_nccl_trace(mine.rank), "ncclSend+ncclRecv,ncclSend+ncclRecv");
+  });
+}
+
+TEST(NcclCollectives, UnaskedAnAllGatherIsOneCall) {
+  const NcclSetting setting{.ranks = 3};
+  on_nccl_ranks(setting, [](NcclRank& mine) {
+    take_fake_nccl_trace(mine.rank);
+    const NcclNumbers from(mine, {1, 2}), to(mine, std::vector<float>(6, 0.0F));
+    const Work work = mine.comm->issue(gather_of(from, to));
+    work.state()->wait(1);
+    work.wait();
+    EXPECT_EQ(take_fake_nccl_trace(mine.rank), "ncclAllGather");
   });
 }
 

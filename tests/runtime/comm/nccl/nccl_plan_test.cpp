@@ -18,10 +18,12 @@ using Area = std::vector<std::uint8_t>;
 
 // A plan of F32 shards of one dimension, on memory of its own.
 struct PlannedShards {
-  PlannedShards(CollectiveKind kind, const Extents& counts, std::int64_t outer, int rank)
+  PlannedShards(CollectiveKind kind, const Extents& counts, std::int64_t outer, int rank,
+                bool by_shards = false)
       : ranks(static_cast<int>(counts.size())) {
     Collective c;
     c.kind = kind;
+    c.by_shards = by_shards;
     c.outer = outer;
     c.counts = std::make_shared<const Extents>(counts);
     c.extent = 0;
@@ -31,23 +33,27 @@ struct PlannedShards {
     recv.resize(bytes(recv_elements(c, ranks, rank)));
     c.send = send.data();
     c.recv = recv.data();
-    plan = plan_nccl(c, ranks, rank, {}, [&](std::size_t size) {
+    plan = plan_nccl(c, ranks, rank, false, [&](std::size_t size) {
       scratch.push_back(std::make_unique<Area>(size));
       return scratch.back()->data();
     });
   }
   std::string calls() const {
     std::string text;
-    for (const auto& round : plan.rounds)
-      for (const NcclCall& call : round)
-        text += (text.empty() ? "" : "+") + std::string(to_string(call.kind)) + " " +
-                std::to_string(call.count);
+    for (const NcclRound& round : plan.rounds) text += (text.empty() ? "" : "+") + calls_of(round);
+    return text;
+  }
+  static std::string calls_of(const NcclRound& round) {
+    std::string text;
+    for (const NcclCall& call : round.calls)
+      text += (text.empty() ? "" : "+") + std::string(to_string(call.kind)) + " " +
+              std::to_string(call.count);
     return text;
   }
   // Of the call for all ranks, if it is one: "user" or "scratch" for each buffer.
   std::string buffers() const {
     if (plan.rounds.empty()) return "";
-    const NcclCall& call = plan.rounds[0][0];
+    const NcclCall& call = plan.rounds[0].calls[0];
     if (call.kind != NcclCallKind::AllGather && call.kind != NcclCallKind::ReduceScatter) return "";
     const auto where = [&](const void* data) {
       for (const auto& area : scratch)
@@ -69,11 +75,11 @@ TEST(NcclPlan, ShardsThatDifferLittleArePadded) {
       const PlannedShards gather(CollectiveKind::AllGather, {3, 3, 3, 1}, outer, rank);
       EXPECT_EQ(gather.calls(), "ncclAllGather " + count);
       EXPECT_EQ(gather.plan.before.size(), 1U);
-      EXPECT_EQ(gather.plan.after.size(), 4U);
+      EXPECT_EQ(gather.plan.rounds[0].after.size(), 4U);
       const PlannedShards sum(CollectiveKind::ReduceScatter, {3, 3, 3, 1}, outer, rank);
       EXPECT_EQ(sum.calls(), "ncclReduceScatter " + count);
       EXPECT_EQ(sum.plan.before.size(), 4U);
-      EXPECT_EQ(sum.plan.after.size(), 1U);
+      EXPECT_EQ(sum.plan.rounds[0].after.size(), 1U);
     }
   }
 }
@@ -88,6 +94,27 @@ TEST(NcclPlan, ShardsThatPaddingWouldDoubleAreNot) {
     EXPECT_EQ(PlannedShards(CollectiveKind::AllGather, one, 2, rank).calls(), "ncclBroadcast 10");
   }
   EXPECT_EQ(PlannedShards(CollectiveKind::AllGather, {0, 0}, 1, 0).calls(), "");
+}
+
+// A batch of 4 rows of shards: each is strided in the whole.
+TEST(NcclPlan, AGatherByShardsUnpacksEachOnArrival) {
+  const Extents counts = {3, 1, 0, 2};
+  for (int rank = 0; rank < 4; ++rank) {
+    const PlannedShards gather(CollectiveKind::AllGather, counts, 4, rank, true);
+    ASSERT_EQ(gather.plan.rounds.size(), 3U);
+    EXPECT_EQ(gather.plan.round_of[static_cast<std::size_t>(rank)], -1);
+    const auto sent = counts[static_cast<std::size_t>(rank)];
+    for (int k = 1; k < 4; ++k) {
+      const auto source = static_cast<std::size_t>((rank + k) % 4);
+      const NcclRound& round = gather.plan.rounds[static_cast<std::size_t>(k - 1)];
+      EXPECT_EQ(gather.plan.round_of[source], k - 1);
+      EXPECT_EQ(round.after.size(), counts[source] > 0 ? 1U : 0U);
+      std::string calls = sent > 0 ? "ncclSend " + std::to_string(4 * sent) : "";
+      if (counts[source] > 0)
+        calls += (calls.empty() ? "" : "+") + ("ncclRecv " + std::to_string(4 * counts[source]));
+      EXPECT_EQ(PlannedShards::calls_of(round), calls);
+    }
+  }
 }
 
 TEST(NcclPlan, AllRanksMakeTheSameCalls) {

@@ -106,8 +106,7 @@ TEST_F(NcclWatchdog, ARankThatFailsInsideLetsThoseInsideGoWithItsCause) {
   for (const char* name : {"ncclCommInitRankConfig", "ncclCommSplit", "ncclCommWindowRegister",
                            "ncclAllReduce", "ncclGroupEnd"}) {
     FakeDriver::get().set_fault({.call = name, .error = ncclSystemError});
-    NcclSetting setting{.ranks = 4};
-    setting.options.by_parts = true;
+    const NcclSetting setting{.ranks = 4};
     const auto outcomes = nccl_outcomes(setting, [](NcclRank& mine) {
       const int first = mine.rank / 2 * 2;
       const auto row = mine.comm->split(std::vector<int>{first, first + 1}, "row");
@@ -118,6 +117,7 @@ TEST_F(NcclWatchdog, ARankThatFailsInsideLetsThoseInsideGoWithItsCause) {
       c.kind = CollectiveKind::AllGather;
       c.extent = 4;
       c.recv = whole.buffer->data();
+      c.by_shards = true;
       mine.comm->issue(c).wait();
       mine.device->synchronize();
     });

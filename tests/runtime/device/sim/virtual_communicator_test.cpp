@@ -88,6 +88,26 @@ TEST(VirtualCommunicator, ShardsArriveOwnFirstAndInTheOrderOfRanks) {
   EXPECT_THROW(work.state()->wait(4), Error);
 }
 
+TEST(VirtualCommunicator, ShardsTakeARoundEachWhereTheyAreAskedFor) {
+  Rank rank;
+  rank.network->gathers_by_shards = false;
+  const Work together = rank.world->issue(rank.gather(400));
+  together.state()->wait(1);
+  EXPECT_EQ(rank.now(), 1210);
+  together.wait();
+  Collective gather = rank.gather(400);
+  gather.by_shards = true;
+  const Work asked = rank.world->issue(gather);
+  asked.state()->wait(0);
+  EXPECT_EQ(rank.now(), 1210);
+  asked.state()->wait(1);
+  EXPECT_EQ(rank.now(), 1620);
+  asked.state()->wait(2);
+  EXPECT_EQ(rank.now(), 2030);
+  asked.wait();
+  EXPECT_EQ(rank.now(), 2440);
+}
+
 TEST(VirtualCommunicator, CommunicatorsOfOneLinkShareItAndOthersDoNot) {
   Rank rank;
   const std::vector<int> all = {0, 1, 2, 3};
