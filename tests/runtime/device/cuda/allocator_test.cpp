@@ -198,6 +198,7 @@ TEST(CudaMemory, WhatTwoStreamsUseIsFreedAfterBoth) {
     for (int i = 0; i < 3; ++i) device->make_buffer(4000);
     EXPECT_EQ(calls("FreeAsync"), 3U);
     SlowStream::slow = nullptr;
+    for (const auto& stream : {a.get(), b.get()}) stream->record()->synchronize(0);
     for (int i = 0; i < 3; ++i) device->make_buffer(4000);
     EXPECT_EQ(calls("FreeAsync"), 7U);
   }
