@@ -162,6 +162,7 @@ FakeDriver::OpRef FakeDriver::enqueue(Stream& stream, Op op) {
   queued->stuck = std::exchange(next_is_stuck, false);
   stream.queue.push_back(queued);
   if (queued->gate != nullptr) queued->gate->arrivals.push_back(queued);
+  if (keeps_queued_) note_queued(queued);
   ++progress_;
   more_.notify_all();
   return queued;
@@ -176,7 +177,14 @@ FakeDriver::OpRef FakeDriver::last_of(Stream& stream) const {
 // collective's kernel, a kernel that never ends) has left the queue.
 bool FakeDriver::issuable(const Op& op) const {
   if (op.ready && !op.ready()) return false;
-  return std::ranges::all_of(op.after, &Op::done);
+  return std::ranges::all_of(op.after, &Op::done) &&
+         std::ranges::all_of(op.after_launch, [this](const OpRef& other) { return begun(*other); });
+}
+
+// Whether it has left its hardware queue.
+bool FakeDriver::begun(const Op& op) const {
+  if (op.done) return true;
+  return op.stream->queue.front().get() == &op && issuable(op) && blocker_of(op) == nullptr;
 }
 
 // Hardware queues are FIFO: an op that cannot be issued blocks later ops of other streams in its
@@ -228,6 +236,7 @@ void FakeDriver::need(const Op& op) {
 // Dependencies outside its stream: events and flags.
 void FakeDriver::need_all_before(const Op& op) {
   for (const OpRef& before : op.after) need(*before);
+  for (const OpRef& before : op.after_launch) need(*before);
   if (op.waits_for == nullptr || (op.ready && op.ready())) return;
   for (const auto& other : streams_)
     for (const OpRef& writer : other->queue)
@@ -256,6 +265,7 @@ bool FakeDriver::step(bool only_needed) {
   op->done_ns = now_ns();
   op->work = nullptr;
   op->after.clear();
+  op->after_launch.clear();
   chosen.queue.pop_front();
   ++progress_;
   more_.notify_all();

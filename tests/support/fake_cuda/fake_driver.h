@@ -63,9 +63,18 @@ class FakeDriver {
     std::vector<OpRef> arrivals;
   };
 
+  // A collective of one rank each, or a message: none ends before all have begun.
+  struct Meeting {
+    std::uint64_t id = 0;
+    std::size_t ranks = 0;
+  };
+
   struct Op {
     Work work;
     std::vector<OpRef> after;         // in addition to its predecessors in the stream
+    std::vector<OpRef> after_launch;  // these must have begun: launch completion events
+    std::vector<Meeting> meetings;    // it waits on the device for its peers
+    bool kernel = false;              // it needs multiprocessors
     std::shared_ptr<Gate> gate;       // null: none
     std::function<bool()> ready;      // null: always
     const void* waits_for = nullptr;  // the flag that `ready` reads
@@ -138,6 +147,16 @@ class FakeDriver {
              !other.after.covers(by.stream, by.number) && !by.same_op(other.by);
     }
   };
+  // An op as it was queued, for searches over all schedules (fake_schedules.h). Those before
+  // keep_queued() are taken to be complete.
+  struct Queued {
+    int device = 0, stream = 0;
+    bool kernel = false;
+    std::vector<Meeting> meetings;
+    std::vector<std::size_t> after, after_launch;  // earlier ones, by place
+  };
+  void keep_queued();
+  std::vector<Queued> take_queued();  // since keep_queued(), which ends
   void keep_runs() { keeps_runs_ = true; }
   std::vector<Ran> take_runs();  // since keep_runs(), which ends
   // How often an op runs before it is needed; 0: everything as late as possible.
@@ -223,6 +242,8 @@ class FakeDriver {
   void forget_accesses();
   FakeClock reach_of(const Op& op) const;
   void note_run(const FakeRaces::Access& by);
+  void note_queued(const OpRef& op);
+  bool begun(const Op& op) const;
   FakeRaces::Access access(const char* what, const Op* by) const;
   bool issuable(const Op& op) const;
   const Stream* blocker_of(const Op& op) const;
@@ -258,7 +279,10 @@ class FakeDriver {
   std::vector<std::string> complaints_;
   FakeRaces races_;
   std::vector<Ran> runs_;
-  bool keeps_runs_ = false;
+  bool keeps_runs_ = false, keeps_queued_ = false;
+  std::vector<Queued> queued_;
+  std::vector<OpRef> queued_ops_;  // so that their addresses stay their own
+  std::map<const Op*, std::size_t> queued_at_;
   bool race_told_ = false;       // only the first is reported: others follow from it
   const Op* running_ = nullptr;  // the op whose work is running
   // Of the host as a whole, since synchronization between its threads is not tracked.

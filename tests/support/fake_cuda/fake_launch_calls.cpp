@@ -96,11 +96,13 @@ cudaError_t launch_kernel(const CudaLaunch& launch) {
   std::vector<char> kernel(bytes, bytes + launch.kernel_bytes);
   auto memory = memory_of(kernel);
   check_reach(launch, memory);
-  driver().enqueue(driver().queue_on(launch.stream),
-                   [call, held = std::move(kernel), memory = std::move(memory)]() mutable {
-                     call.kernel = held.data();
-                     run(call, memory);
-                   });
+  FakeDriver::Op op;
+  op.kernel = true;
+  op.work = [call, held = std::move(kernel), memory = std::move(memory)]() mutable {
+    call.kernel = held.data();
+    run(call, memory);
+  };
+  driver().enqueue(driver().queue_on(launch.stream), std::move(op));
   return cudaSuccess;
 }
 

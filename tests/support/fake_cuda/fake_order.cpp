@@ -52,6 +52,33 @@ std::vector<FakeDriver::Ran> FakeDriver::take_runs() {
   return std::exchange(runs_, {});
 }
 
+void FakeDriver::keep_queued() {
+  const auto held = lock();
+  keeps_queued_ = true;
+}
+
+void FakeDriver::note_queued(const OpRef& op) {
+  Queued note{op->stream->device, op->stream->id, op->kernel, op->meetings, {}, {}};
+  const auto places = [this](const std::vector<OpRef>& ops, std::vector<std::size_t>& to) {
+    for (const OpRef& other : ops)
+      if (const auto at = queued_at_.find(other.get()); at != queued_at_.end())
+        to.push_back(at->second);
+  };
+  places(op->after, note.after);
+  places(op->after_launch, note.after_launch);
+  queued_at_[op.get()] = queued_.size();
+  queued_.push_back(std::move(note));
+  queued_ops_.push_back(op);
+}
+
+std::vector<FakeDriver::Queued> FakeDriver::take_queued() {
+  const auto held = lock();
+  keeps_queued_ = false;
+  queued_ops_.clear();
+  queued_at_.clear();
+  return std::exchange(queued_, {});
+}
+
 void FakeDriver::reads(const char* what, const void* data, std::size_t bytes, const Op* by) {
   note_run(access(what, by));
   if (knows(data)) races_.read(access(what, by), running_->clock, data, bytes);
