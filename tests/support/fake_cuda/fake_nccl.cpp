@@ -1,5 +1,6 @@
 // Matching and arithmetic of the fake NCCL.
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "runtime/comm/local/host/reduce.h"
@@ -212,13 +213,45 @@ std::shared_ptr<Match> match_of(const Part& part, std::size_t& slot) {
   }
   if (*found == nullptr) {
     *found = std::make_shared<Match>();
+    (*found)->id = state().next_match++;
     (*found)->parts.resize(size);
     (*found)->units.resize(size);
   }
   return *found;
 }
 
+// The stream of a device that comes after the launches so far, of all communicators.
+FakeDriver::Stream& launch_order_of(const FakeDriver::Stream& stream) {
+  FakeDriver::Stream*& order = state().launch_orders[stream.device];
+  if (order == nullptr) order = driver().make_stream(stream.device, 0);
+  return *order;
+}
+
+FakeDriver::OpRef launch(FakeDriver::Stream& stream, FakeDriver::Op op, bool ordered) {
+  if (!ordered) return driver().enqueue(stream, std::move(op));
+  FakeDriver::Stream& order = launch_order_of(stream);
+  FakeDriver::Op wait, next;
+  wait.after = {driver().enqueue(order, FakeDriver::Work())};
+  driver().enqueue(stream, std::move(wait));
+  FakeDriver::OpRef kernel = driver().enqueue(stream, std::move(op));
+  next.after_launch = {kernel};
+  driver().enqueue(order, std::move(next));
+  return kernel;
+}
+
 }  // namespace
+
+bool keeps_order([[maybe_unused]] const ncclConfig_t& config) {
+  std::optional<int>& order = state().order;
+  if (!order) {
+    const char* text = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+    order = text == nullptr ? -1 : std::atoi(text);
+  }
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 31, 0)
+  if (*order < 0) return config.launchOrderImplicit == 1;
+#endif
+  return *order == 1;
+}
 
 void enqueue(const std::vector<Part>& parts) {
   // Matched with the peers' at each launch of the graph.
@@ -251,7 +284,9 @@ void enqueue(const std::vector<Part>& parts) {
     for (const auto& match : std::exchange(unit->matches, {})) run_match(*match);
     unit->op->gate = nullptr;
   };
-  unit->op = driver().enqueue(driver().stream(parts[0].stream), std::move(op));
+  op.kernel = true;
+  for (const auto& match : unit->matches) op.meetings.push_back({match->id, match->units.size()});
+  unit->op = launch(driver().stream(parts[0].stream), std::move(op), parts[0].comm->ordered);
   for (const auto& match : unit->matches) {
     for (const auto& other : match->units) {
       if (other == nullptr || other == unit) continue;
@@ -361,6 +396,11 @@ std::vector<std::string> ExpectNcclComplaints::heard() const {
 void set_fake_nccl_async_error(int rank, int error, int after) {
   const auto held = FakeDriver::get().lock();
   nccl_fake::state().faults[rank] = {error, after};
+}
+
+void set_fake_nccl_order(std::optional<bool> order) {
+  const auto held = FakeDriver::get().lock();
+  nccl_fake::state().order = order;
 }
 
 std::size_t fake_nccl_communicators() {

@@ -9,7 +9,11 @@
 // abort or a revoke by another thread ends such a wait. A nonblocking one is in progress for a
 // random number of polls; only then is its work on the stream and its results are in the caller's
 // memory. Violations are complaints (fake_nccl_state.h, Inside).
+//
+// With NCCL_LAUNCH_ORDER_IMPLICIT=1, an operation begins once the one before on its device, of any
+// communicator, has begun (ncclLaunchPrepare and ncclLaunchFinish, enqueue.cc).
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +29,9 @@ void set_fake_nccl_version(int version);
 // The next communicators of this world rank fail asynchronously with `error` once they have started
 // `after` more collectives; 0: no error.
 void set_fake_nccl_async_error(int rank, int error, int after);
+// NCCL_LAUNCH_ORDER_IMPLICIT as NCCL has read it: at the first communicator, and it keeps that. Null:
+// as in a new process.
+void set_fake_nccl_order(std::optional<bool> order);
 // How many communicators are alive.
 std::size_t fake_nccl_communicators();
 // The calls since the last time, with groups by part: "ncclAllReduce,ncclSend+ncclRecv,...".

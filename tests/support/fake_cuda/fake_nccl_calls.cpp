@@ -84,15 +84,17 @@ const char* error_string(ncclResult_t status) {
 }
 const char* last_error(ncclComm_t) { return "said by the fake"; }
 
-ncclComm* make(const std::shared_ptr<Clique>& clique, int size, int rank, bool blocking) {
+ncclComm* make(const std::shared_ptr<Clique>& clique, int size, int rank,
+               const ncclConfig_t& config) {
   clique->size = size;
   clique->members.resize(static_cast<std::size_t>(size));
   auto* comm = new ncclComm();
   comm->clique = clique;
   comm->rank = rank;
   comm->device = FakeDriver::current_device();
-  comm->blocking = blocking;
-  comm->polls = blocking ? 0 : 1;
+  comm->blocking = config.blocking != 0;
+  comm->polls = comm->blocking ? 0 : 1;
+  comm->ordered = keeps_order(config);
   clique->members[static_cast<std::size_t>(rank)] = comm;
   state().alive.insert(comm);
   state().changed.notify_all();
@@ -114,7 +116,7 @@ ncclResult_t init_rank(ncclComm_t* slot, int size, ncclUniqueId id, int rank,
   auto held = driver().lock();
   auto& clique = state().cliques[std::string(id.internal, sizeof id.internal)];
   if (clique == nullptr) clique = std::make_shared<Clique>();
-  ncclComm* comm = make(clique, size, rank, config->blocking != 0);
+  ncclComm* comm = make(clique, size, rank, *config);
   __atomic_store_n(slot, comm, __ATOMIC_RELEASE);
   if (!comm->blocking) return ncclInProgress;
   const Inside inside(comm, "ncclCommInitRankConfig");
@@ -140,7 +142,7 @@ ncclResult_t split(ncclComm_t parent, int color, int key, ncclComm_t* slot, nccl
   clique->split = turn;
   // Keys are ranks of the child; its size is known once all of the parent's ranks have called.
   *slot = nullptr;
-  ncclComm* child = make(clique, std::max(clique->size, key + 1), key, config->blocking != 0);
+  ncclComm* child = make(clique, std::max(clique->size, key + 1), key, *config);
   parent->child = Slot<ncclComm*>{slot, child};
   if (!parent->blocking) {
     parent->polls = 1;

@@ -46,6 +46,7 @@ struct Part {
 
 // One collective of all ranks, or one message of two: [0] sends, [1] receives.
 struct Match {
+  std::uint64_t id = 0;
   std::vector<Part> parts;
   std::vector<std::shared_ptr<Unit>> units;  // null: not arrived yet
   bool done = false, hung = false;
@@ -86,6 +87,7 @@ struct ncclComm {
   bool blocking = true;
   int polls = 0;         // nonblocking: polls that will still find it in progress
   bool ready = false;    // its ranks have met
+  bool ordered = false;  // it keeps the order of launches on its device
   bool aborted = false;  // the flag that threads waiting inside read
   bool revoked = false, finalizing = false;
   const char* inside = nullptr;  // the call that a thread is in
@@ -119,7 +121,10 @@ struct State {
   std::set<ncclComm*> alive;
   std::map<int, AsyncFault> faults;
   std::map<int, std::string> traces;
-  std::uint64_t next_id = 1;
+  std::uint64_t next_id = 1, next_match = 1;
+  // NCCL_LAUNCH_ORDER_IMPLICIT as it was read, which is kept; -1: not set.
+  std::optional<int> order;
+  std::map<int, FakeDriver::Stream*> launch_orders;  // by device
 };
 
 State& state();
@@ -160,6 +165,8 @@ void await_graphs(Lock& held, const ncclComm& comm);
 bool meet(ncclComm& comm, const std::string& what, std::size_t ranks);
 // Starts a call or the calls of a group: on the stream at once, or in progress for some polls.
 ncclResult_t begin(Lock& held, std::vector<Part> parts);
+// Whether a communicator keeps the order: NCCL_LAUNCH_ORDER_IMPLICIT, and else its configuration.
+bool keeps_order(const ncclConfig_t& config);
 // The calls of one group become one op of the stream.
 void enqueue(const std::vector<Part>& parts);
 // Removes its work from the stream; the peers' parts never end.
