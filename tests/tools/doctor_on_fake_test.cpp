@@ -41,6 +41,9 @@ TEST_F(DoctorOnFake, OneDeviceIsDescribedAndTried) {
   EXPECT_TRUE(says("cuda driver    CUDA ")) << text;
   EXPECT_TRUE(says("cuBLASLt       1")) << text;
   EXPECT_EQ(says("nccl library   2."), has_communicator("nccl")) << text;
+  EXPECT_EQ(says("; communicators ordered by events (NCCL_LAUNCH_ORDER_IMPLICIT not set)"),
+            has_communicator("nccl"))
+      << text;
   EXPECT_TRUE(says("compute capability 9.0, 4 SMs, 8.0 GiB")) << text;
   EXPECT_TRUE(says("PCI fade:3b:00.0, ECC on")) << text;
   EXPECT_TRUE(says("cuda queues    8 (CUDA_DEVICE_MAX_CONNECTIONS not set)")) << text;

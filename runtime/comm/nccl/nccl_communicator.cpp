@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <numeric>
 #include <thread>
 #include <utility>
@@ -148,7 +146,9 @@ void NcclCommunicator::launch(NcclFlight& flight) {
   device.make_current();
   operation.path = path_of(operation.plan);
   stream_->wait(*device.compute_stream().record());
-  if (!domain_->implicit_order && domain_->last != nullptr) stream_->wait(*domain_->last);
+  const NcclOrder& order = *domain_->order;
+  if (!(device.recording() ? order.recordings : order.by_nccl) && domain_->last != nullptr)
+    stream_->wait(*domain_->last);
   const bool timed = flight.event.id != 0;
   const auto record = [&] { return timed ? stream_->record_timed() : stream_->record(); };
   if (timed) operation.started = record();
@@ -338,9 +338,8 @@ void NcclCommunicator::prepare() {
   require_nccl(NcclFeature::Config, "ncclCommInitRankConfig");
   if (domain_->options.copy_engine)
     require_nccl(NcclFeature::CopyEngine, "copy-engine collectives");
-  const char* implicit = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
-  domain_->implicit_order = implicit != nullptr && std::strcmp(implicit, "1") == 0 &&
-                            nccl_has(NcclFeature::ImplicitOrder);
+  if (!domain_->order) domain_->order = nccl_order(domain_->options.copy_engine);
+  if (domain_->order->by_nccl) handle_->keep_order();
   domain_->device->make_current();
   stream_ = domain_->device->make_stream(StreamKind::Communication);
 }
@@ -505,7 +504,8 @@ const CommunicatorBackend nccl_communicator_backend = {
     },
     [] {
       return str_cat(nccl_version_text(nccl_version()), ", built with ",
-                     nccl_version_text(NCCL_VERSION_CODE));
+                     nccl_version_text(NCCL_VERSION_CODE), "; communicators ",
+                     to_string(nccl_order(false)));
     }};
 
 namespace {

@@ -18,8 +18,8 @@
 // (nccl_watchdog.h) ends a call, or an operation on the device, if a peer fails or the deadline
 // expires: it keeps the error for the rank's next wait, and begins the abort.
 //
-// Operations of different communicators on one device are ordered by an event, unless
-// NCCL_LAUNCH_ORDER_IMPLICIT=1 makes NCCL (2.26 or newer) keep their order itself.
+// Operations of different communicators on one device are ordered by an event, unless NCCL is known
+// to keep their order itself (nccl_order.h).
 #include <atomic>
 #include <chrono>
 #include <deque>
@@ -27,6 +27,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +36,7 @@
 #include <coshard/runtime/error.h>
 #include "runtime/comm/nccl/nccl_handle.h"
 #include "runtime/comm/nccl/nccl_operation.h"
+#include "runtime/comm/nccl/nccl_order.h"
 
 namespace coshard {
 
@@ -54,8 +56,8 @@ struct NcclOptions {
 struct NcclDomain {
   std::shared_ptr<CudaDevice> device;
   NcclOptions options;
-  bool implicit_order = false;  // NCCL orders the communicators itself
-  std::shared_ptr<Event> last;  // completion of the last operation
+  std::optional<NcclOrder> order;  // of all communicators; the first of them decides
+  std::shared_ptr<Event> last;     // completion of the last operation
   std::vector<std::weak_ptr<NcclCommunicator>> with_messages;  // not issued to NCCL yet
 };
 
