@@ -72,7 +72,7 @@ void addmm_backward(GradContext& c) {
   c.sink.defer(0, [=] { return addmm_scaled(sum_to(dy, shape), by.beta); });
 }
 
-std::vector<OpDef::Sample> addmm_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> addmm_samples() {
   return {{{input({4}), input({3, 5}), input({5, 4})}, AddmmAttrs{1, 1}},
           {{input({3, 1}), input({3, 2}), input({2, 5})}, AddmmAttrs{0.5, -2}},
           {{input({2, 1, 3}), input({2, 2, 5}), input({2, 5, 3})}, AddmmAttrs{1, 0.5}}};

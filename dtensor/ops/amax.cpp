@@ -6,7 +6,7 @@ namespace {
 
 using kernels::ReduceOp;
 
-std::vector<OpDef::Sample> amax_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> amax_samples() {
   return {reduction_sample({3, 5}, ReduceOp::Max, 0b10),
           reduction_sample({2, 3, 4}, ReduceOp::Max, 0b101, true),
           reduction_sample({5, 2}, ReduceOp::Max, 0b11)};
@@ -17,7 +17,7 @@ const OpDef& amax_op() {
   return op;
 }
 
-std::vector<OpDef::Sample> amin_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> amin_samples() {
   return {reduction_sample({3, 5}, ReduceOp::Min, 0b01),
           reduction_sample({2, 3, 4}, ReduceOp::Min, 0b110, true)};
 }

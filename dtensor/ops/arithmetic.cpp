@@ -135,12 +135,12 @@ void atan2_backward(GradContext& c) {
 
 // --- the operators ---
 
-std::vector<OpDef::Sample> add_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> add_samples() {
   return {{{input({3, 5}), input({3, 5})}, AddAttrs{1}},
           {{input({2, 3, 5}), input({5})}, AddAttrs{1}},
           {{input({3, 1}), input({5})}, AddAttrs{-2}}};
 }
-std::vector<OpDef::Sample> arithmetic_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> arithmetic_samples() {
   return {{{input({3, 5}), input({3, 5})}, {}, 0.5, 2},
           {{input({2, 3, 5}), input({3, 1})}, {}, 0.5, 2},
           {{input({5}), input({3, 5})}, {}, 0.5, 2}};
@@ -231,7 +231,7 @@ void remainder_scalar_backward(GradContext& c) {
   if (c.sink.needs_grad(0)) c.sink.accumulate(0, c.out_grad[0]);
 }
 
-std::vector<OpDef::Sample> by_scalar_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> by_scalar_samples() {
   return {{{input({3, 5})}, ScalarAttrs{-3}, 0.5, 2}, {{input({})}, ScalarAttrs{3}, 0.5, 2}};
 }
 

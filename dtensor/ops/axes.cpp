@@ -37,7 +37,7 @@ Rule elementwise_rule(Infos in, const Attrs&) {
 
 std::vector<TensorInfo> same_as_first(Infos in, const Attrs&) { return {in[0]}; }
 
-std::vector<OpDef::Sample> no_samples() { return {}; }
+[[gnu::cold]] std::vector<OpDef::Sample> no_samples() { return {}; }
 
 void require_floating(std::string_view op, const TensorInfo& x) {
   if (is_float8(x.dtype)) fail_without_arithmetic(x.dtype);

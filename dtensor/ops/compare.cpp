@@ -23,14 +23,14 @@ void self_forward(OpContext& c) {
   launch(c, kernels::Binary{f, view_of(c.make()), x, x});
 }
 
-std::vector<OpDef::Sample> compare_pair_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> compare_pair_samples() {
   return {{{input({3, 5}, DType::I64), input({3, 5}, DType::I64)}, {}},
           {{input({2, 3, 4}), input({3, 1})}, {}}};
 }
-std::vector<OpDef::Sample> compare_number_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> compare_number_samples() {
   return {{{input({3, 5}, DType::I64)}, ScalarAttrs{1}}, {{input({2, 3, 4})}, ScalarAttrs{0.25}}};
 }
-std::vector<OpDef::Sample> compare_bool_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> compare_bool_samples() {
   return {{{input({3, 5}, DType::Bool), input({3, 5}, DType::Bool)}, {}},
           {{input({2, 3, 4}, DType::Bool), input({3, 1}, DType::Bool)}, {}}};
 }

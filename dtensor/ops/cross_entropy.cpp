@@ -114,7 +114,7 @@ void cross_entropy_backward(GradContext& c) {
   c.sink.accumulate(0, call(cross_entropy_backward_op(), in, c.attrs)[0]);
 }
 
-std::vector<OpDef::Sample> cross_entropy_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> cross_entropy_samples() {
   return {{{input({5, 6}), input({5}, DType::I64)}, CrossEntropyAttrs{false, 2, 0}, -2, 2, 6},
           {{input({5, 6}), input({5}, DType::I64)}, CrossEntropyAttrs{true, -100, 0.1}, -2, 2, 6},
           {{input({2, 3, 4}), input({2, 3}, DType::I64)}, CrossEntropyAttrs{true, 3, 0}}};

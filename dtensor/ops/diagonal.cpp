@@ -104,7 +104,7 @@ void diagonal_zeros_backward(GradContext& c) {
   if (c.sink.needs_grad(0)) c.sink.accumulate(0, diagonal(c.out_grad[0], d.offset, d.dim1, d.dim2));
 }
 
-std::vector<OpDef::Sample> diagonal_zeros_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> diagonal_zeros_samples() {
   return {{{input({2, 3})}, DiagonalZerosAttrs{{1, 1, 2}, 3, 5}}};
 }
 
@@ -129,7 +129,7 @@ void diagonal_backward(GradContext& c) {
   c.sink.accumulate(0, call1(diagonal_zeros_op(), {c.out_grad[0]}, attrs));
 }
 
-std::vector<OpDef::Sample> diagonal_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> diagonal_samples() {
   return {{{input({4, 5})}, DiagonalAttrs{0, 0, 1}},
           {{input({5, 3, 4})}, DiagonalAttrs{-1, 2, 0}},
           {{input({3, 2, 4})}, DiagonalAttrs{2, 0, 2}}};

@@ -49,7 +49,7 @@ void dropout_forward(OpContext& c) {
 
 void dropout_backward(GradContext& c);
 
-std::vector<OpDef::Sample> dropout_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> dropout_samples() {
   return {{{input({3, 5})}, DropoutAttrs{0.4, {17}, {3}}},
           {{input({2, 3, 6})}, DropoutAttrs{0.5, {1}, {0}}}};
 }

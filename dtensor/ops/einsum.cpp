@@ -131,7 +131,7 @@ EinsumAttrs einsum_attrs(const Equation& e) {
   return {pack_axes(e.a), pack_axes(e.b), pack_axes(e.out)};
 }
 
-std::vector<OpDef::Sample> einsum_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> einsum_samples() {
   return {{{input({3, 5}), input({5, 2})}, einsum_attrs({"mk", "kn", "nm"})},
           {{input({2, 3, 2, 3}), input({2, 2, 2, 3})}, einsum_attrs({"bshd", "bthd", "bhst"})},
           {{input({2, 3, 4}), input({5, 4})}, einsum_attrs({"bsh", "vh", "bsv"})},

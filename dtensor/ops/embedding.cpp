@@ -89,7 +89,7 @@ void embedding_backward(GradContext& c) {
   c.sink.defer(1, [=] { return call1(embedding_backward_op(), {dy, ids, weight}, attrs); });
 }
 
-std::vector<OpDef::Sample> embedding_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> embedding_samples() {
   return {{{input({5}, DType::I64), input({7, 3})}, EmbeddingAttrs{-1}, -2, 2, 7},
           {{input({3, 4}, DType::I32), input({5, 6})}, EmbeddingAttrs{-1}, -2, 2, 5}};
 }

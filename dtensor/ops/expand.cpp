@@ -44,7 +44,7 @@ void expand_backward(GradContext& c) {
   if (c.sink.needs_grad(0)) c.sink.accumulate(0, sum_to(c.out_grad[0], c.in_info[0].shape));
 }
 
-std::vector<OpDef::Sample> expand_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> expand_samples() {
   return {{{input({3, 1})}, ExpandAttrs{{3, 5}}},
           {{input({5})}, ExpandAttrs{{2, 3, 5}}},
           {{input({})}, ExpandAttrs{{3}}}};

@@ -100,7 +100,7 @@ void gather_backward(GradContext& c) {
                     scatter_add_zeros(c.in_info[0].shape, a.dim, c.in[1], c.out_grad[0], a.cuts));
 }
 
-std::vector<OpDef::Sample> gather_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> gather_samples() {
   return {{{input({3, 5}), input({4, 5}, DType::I64)}, GatherAttrs{0, 0}, -2, 2, 3},
           {{input({2, 4, 3}), input({2, 5, 3}, DType::I32)}, GatherAttrs{1, 0}}};
 }
@@ -178,7 +178,7 @@ void add_zeros_backward(GradContext& c) {
     c.sink.accumulate(0, gather(c.out_grad[0], c.attrs.as<ScatterAddZerosAttrs>().dim, c.in[1]));
 }
 
-std::vector<OpDef::Sample> add_zeros_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> add_zeros_samples() {
   const TensorInfo matrix = input({4, 5}), cube = input({2, 5, 3});
   const TensorInfo rows = input({4, 5}, DType::I64), columns = input({2, 5, 3}, DType::I64);
   return {{{matrix, rows, absent()}, ScatterAddZerosAttrs{0, {3, 5}}, -2, 2, 3},

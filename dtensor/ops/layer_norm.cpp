@@ -114,7 +114,7 @@ void layer_norm_backward(GradContext& c) {
   if (bias) c.sink.accumulate(2, grads[weight ? 2 : 1]);
 }
 
-std::vector<OpDef::Sample> layer_norm_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> layer_norm_samples() {
   return {{{input({3, 5}), input({5}), input({5})}, LayerNormAttrs{1, 1e-5}},
           {{input({2, 3, 5}), input({5}), absent()}, LayerNormAttrs{1, 1e-5}},
           {{input({3, 2, 3}), input({2, 3}), input({2, 3})}, LayerNormAttrs{2, 1e-5}},

@@ -75,7 +75,7 @@ bool linear_takes_arriving(const Gathered& dy, std::span<const Tensor> in, const
   return gather_choice(dy, factor.weight, overlap, meanwhile_ns).has_value();
 }
 
-std::vector<OpDef::Sample> linear_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> linear_samples() {
   return {{{input({3, 5}), input({6, 5}), absent()}, LinearAttrs{}},
           {{input({2, 3, 5}), input({4, 5}), input({4})}, LinearAttrs{}}};
 }

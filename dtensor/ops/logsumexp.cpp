@@ -6,7 +6,7 @@ namespace {
 
 using kernels::ReduceOp;
 
-std::vector<OpDef::Sample> logsumexp_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> logsumexp_samples() {
   return {reduction_sample({3, 5}, ReduceOp::LogSumExp, 0b10),
           reduction_sample({2, 3, 4}, ReduceOp::LogSumExp, 0b101, true)};
 }

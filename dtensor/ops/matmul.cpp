@@ -79,7 +79,7 @@ void matmul_backward(GradContext& c) {
   }
 }
 
-std::vector<OpDef::Sample> matmul_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> matmul_samples() {
   return {{{input({3, 5}), input({5, 6})}, {}},
           {{input({2, 3, 5}), input({5, 4})}, {}},
           {{input({3, 2, 5}), input({3, 5, 4})}, {}},
@@ -134,7 +134,7 @@ void matmul_rows_backward(GradContext& c) {
   if (c.sink.needs_grad(1)) c.sink.accumulate(1, matmul(c.in[0], c.out_grad[0]));
 }
 
-std::vector<OpDef::Sample> matmul_rows_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> matmul_rows_samples() {
   return {{{input({5, 3}), input({5, 4})}, {}}, {{input({2, 5, 3}), input({2, 5, 4})}, {}}};
 }
 

@@ -138,7 +138,7 @@ void nll_loss_backward(GradContext& c) {
   c.sink.accumulate(0, call1(nll_loss_backward_op(), {c.out_grad[0], c.in[1], c.in[2]}, attrs));
 }
 
-std::vector<OpDef::Sample> nll_loss_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> nll_loss_samples() {
   return {{{input({5, 4}), input({5}, DType::I64), absent()}, NllLossAttrs{-100, 0}, -3, 0, 4, {0}},
           {{input({3, 4, 2}), input({3, 2}, DType::I64), input({4})},
            NllLossAttrs{1, 0.1},

@@ -6,7 +6,7 @@ namespace {
 
 using kernels::ReduceOp;
 
-std::vector<OpDef::Sample> prod_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> prod_samples() {
   return {reduction_sample({3, 4}, ReduceOp::Product, 0b01),
           reduction_sample({2, 3, 2}, ReduceOp::Product, 0b111),
           reduction_sample({2, 3, 2}, ReduceOp::Product, 0b010, true)};

@@ -101,7 +101,7 @@ void rms_norm_backward(GradContext& c) {
   if (weight) c.sink.accumulate(1, grads[1]);
 }
 
-std::vector<OpDef::Sample> rms_norm_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> rms_norm_samples() {
   return {{{input({3, 5}), input({5})}, RmsNormAttrs{1, 1e-6}},
           {{input({2, 3, 5}), input({5})}, RmsNormAttrs{1, 1e-6}},
           {{input({3, 2, 3}), input({2, 3})}, RmsNormAttrs{2, 1e-6}},

@@ -50,7 +50,7 @@ void rotary_forward(OpContext& c) {
 
 void rotary_backward(GradContext& c);
 
-std::vector<OpDef::Sample> rotary_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> rotary_samples() {
   const TensorInfo positions = input({2, 3}, DType::I64);
   return {{{input({2, 3, 4, 6}), absent()}, RotaryEmbeddingAttrs{0, false, 10000}},
           {{input({1, 5, 3, 2}), absent()}, RotaryEmbeddingAttrs{7, false, 100}},

@@ -109,7 +109,7 @@ OpDef::Sample scan_sample(const Shape& shape, int dim, bool reverse = false) {
 }
 
 template <ScanOp op>
-std::vector<OpDef::Sample> scan_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> scan_samples() {
   switch (op) {
     case ScanOp::Sum: return {scan_sample({3, 5}, 1), scan_sample({2, 3, 2}, 1, true)};
     case ScanOp::Product: return {scan_sample({5, 2}, 0)};

@@ -67,7 +67,7 @@ void scatter_backward(GradContext& c) {
     c.sink.accumulate(2, gather(c.out_grad[0], dim, c.in[1]));
 }
 
-std::vector<OpDef::Sample> scatter_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> scatter_samples() {
   const TensorInfo index = input({4, 5}, DType::I64);
   return {{{input({3, 5}), index}, ScatterAttrs{0, 0}, -2, 2, 3},
           {{input({3, 5}), index}, ScatterAttrs{0, 1.5}, -2, 2, 3},

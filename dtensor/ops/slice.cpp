@@ -52,7 +52,7 @@ void slice_backward(GradContext& c) {
   c.sink.accumulate(0, place(c.out_grad[0], a.dim, a.start, a.step, size));
 }
 
-std::vector<OpDef::Sample> slice_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> slice_samples() {
   return {{{input({5, 3})}, SliceAttrs{0, 1, 1, 3}},
           {{input({2, 3, 6})}, SliceAttrs{2, 0, 1, 3}},
           {{input({3, 7})}, SliceAttrs{1, 1, 3, 2}}};
@@ -111,7 +111,7 @@ void place_backward(GradContext& c) {
   c.sink.accumulate(0, call1(slice_op(), {c.out_grad[0]}, attrs));
 }
 
-std::vector<OpDef::Sample> place_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> place_samples() {
   return {{{input({3, 5})}, PlaceAttrs{{0, 1, 1, 7}, 0}},
           {{input({3, 2})}, PlaceAttrs{{1, 1, 2, 5}, 0}},
           {{input({3, 2})}, PlaceAttrs{{1, 1, 1, 5}, -1.5}}};

@@ -73,7 +73,7 @@ void softmax_backward(GradContext& c) {
                                       : call1(softmax_backward_op(), {dy, y}, c.attrs));
 }
 
-std::vector<OpDef::Sample> softmax_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> softmax_samples() {
   return {{{input({3, 5})}, SoftmaxAttrs{1, false}},
           {{input({2, 3, 4})}, SoftmaxAttrs{1, false}},
           {{input({3, 5})}, SoftmaxAttrs{1, true}},

@@ -40,7 +40,7 @@ void sort_backward(GradContext& c) {
       0, shape.empty() ? c.out_grad[0] : scatter_add_zeros(shape, dim, c.out[1], c.out_grad[0]));
 }
 
-std::vector<OpDef::Sample> sort_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> sort_samples() {
   return {{{input({3, 5})}, SortAttrs{1, false, 5}},
           {{input({2, 4, 3})}, SortAttrs{1, true, 4}},
           {{input({5, 3})}, SortAttrs{0, true, 2}}};

@@ -16,7 +16,7 @@ void sum_backward(GradContext& c) {
   c.sink.accumulate(0, expand(kept, shape));
 }
 
-std::vector<OpDef::Sample> sum_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> sum_samples() {
   return {reduction_sample({3, 5}, ReduceOp::Sum, 0b11),
           reduction_sample({2, 3, 5}, ReduceOp::Sum, 0b10),
           reduction_sample({2, 3, 5}, ReduceOp::Sum, 0b11, true),
@@ -29,7 +29,7 @@ const OpDef& sum_op() {
   return op;
 }
 
-std::vector<OpDef::Sample> nansum_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> nansum_samples() {
   return {reduction_sample({3, 5}, ReduceOp::NanSum, 0b10),
           reduction_sample({2, 3, 5}, ReduceOp::NanSum, 0b101, true)};
 }

@@ -63,7 +63,7 @@ void swiglu_backward(GradContext& c) {
     if (c.sink.needs_grad(i)) c.sink.accumulate(i, grads[static_cast<std::size_t>(i)]);
 }
 
-std::vector<OpDef::Sample> swiglu_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> swiglu_samples() {
   return {{{input({3, 5}), input({3, 5})}, {}}, {{input({2, 3, 4}), input({2, 3, 4})}, {}}};
 }
 

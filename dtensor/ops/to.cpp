@@ -34,7 +34,7 @@ void to_backward(GradContext& c) {
   if (c.sink.needs_grad(0)) c.sink.accumulate(0, to(c.out_grad[0], c.in_info[0].dtype));
 }
 
-std::vector<OpDef::Sample> to_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> to_samples() {
   return {{{input({3, 5}, DType::F32)}, ToAttrs{DType::F64}}};
 }
 
@@ -62,7 +62,7 @@ void contiguous_backward(GradContext& c) {
   if (c.sink.needs_grad(0)) c.sink.accumulate(0, c.out_grad[0]);
 }
 
-std::vector<OpDef::Sample> contiguous_samples() { return {{{input({3, 5})}, {}}}; }
+[[gnu::cold]] std::vector<OpDef::Sample> contiguous_samples() { return {{{input({3, 5})}, {}}}; }
 
 const OpDef& contiguous_op() {
   static const OpDef op{.name = "contiguous",
@@ -96,7 +96,9 @@ void full_like_backward(GradContext& c) {
   if (c.sink.needs_grad(0)) c.sink.accumulate(0, zeros_like(c.out_grad[0]));
 }
 
-std::vector<OpDef::Sample> full_like_samples() { return {{{input({3, 5})}, ScalarAttrs{2.5}}}; }
+[[gnu::cold]] std::vector<OpDef::Sample> full_like_samples() {
+  return {{{input({3, 5})}, ScalarAttrs{2.5}}};
+}
 
 const OpDef& full_like_op() {
   static const OpDef op{.name = "full_like",
@@ -142,7 +144,7 @@ void copy_backward(GradContext& c) {
     c.sink.accumulate(1, to(sum_to(dy, c.in_info[1].shape), c.in_info[1].dtype));
 }
 
-std::vector<OpDef::Sample> copy_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> copy_samples() {
   return {{{input({3, 5}), input({3, 5})}, {}}, {{input({2, 3, 4}), input({3, 1})}, {}}};
 }
 

@@ -35,7 +35,7 @@ void triangle_backward(GradContext& c) {
   if (c.sink.needs_grad(0)) c.sink.accumulate(0, triangle(c.out_grad[0], a.diagonal, a.upper));
 }
 
-std::vector<OpDef::Sample> triangle_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> triangle_samples() {
   return {{{input({5, 4})}, TriangleAttrs{0, false}},
           {{input({2, 3, 5})}, TriangleAttrs{1, true}},
           {{input({3, 7})}, TriangleAttrs{-1, false}}};

@@ -184,7 +184,7 @@ void unary_backward(GradContext& c) {
 }
 
 template <UnaryOp f>
-std::vector<OpDef::Sample> unary_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> unary_samples() {
   const UnarySamples t = samples_of(f);
   return {{{input({3, 5})}, t.attrs, t.low, t.high}, {{input({2, 3, 4})}, t.attrs, t.low, t.high}};
 }

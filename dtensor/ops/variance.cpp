@@ -6,7 +6,7 @@ namespace {
 
 using kernels::ReduceOp;
 
-std::vector<OpDef::Sample> variance_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> variance_samples() {
   return {reduction_sample({3, 5}, ReduceOp::Variance, 0b10, false, 1),
           reduction_sample({2, 3, 4}, ReduceOp::Variance, 0b101, true, 0),
           reduction_sample({3, 5}, ReduceOp::Deviation, 0b01, false, 1),

@@ -8,7 +8,7 @@ namespace {
 
 using kernels::ReduceOp;
 
-std::vector<OpDef::Sample> vector_norm_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> vector_norm_samples() {
   return {reduction_sample({3, 5}, ReduceOp::AbsPower, 0b10, false, 2),
           reduction_sample({2, 3, 4}, ReduceOp::AbsPower, 0b101, true, 3),
           reduction_sample({3, 5}, ReduceOp::AbsPower, 0b11, false, 1),

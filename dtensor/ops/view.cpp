@@ -113,7 +113,7 @@ void view_forward(OpContext& c) {
 
 void view_backward(GradContext& c);
 
-std::vector<OpDef::Sample> view_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> view_samples() {
   return {{{input({3, 5})}, ViewAttrs{{15}}},        {{input({6, 5})}, ViewAttrs{{2, 3, 5}}},
           {{input({2, 3, 4})}, ViewAttrs{{2, 12}}},  {{input({1, 5, 6})}, ViewAttrs{{5, 1, 3, 2}}},
           {{input({6, 4})}, ViewAttrs{{4, 6}}},      {{input({3, 1, 4})}, ViewAttrs{{1, 3, 4}}},

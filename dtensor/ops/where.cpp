@@ -42,7 +42,7 @@ void where_backward(GradContext& c) {
           i, sum_to(masked(dy, c.in[0], 0, i == 1), c.in_info[static_cast<std::size_t>(i)].shape));
 }
 
-std::vector<OpDef::Sample> where_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> where_samples() {
   const TensorInfo condition = input({3, 5}, DType::Bool);
   OpDef::Sample even{{condition, input({3, 5}), input({3, 5})}, {}};
   OpDef::Sample stretched{{condition, input({2, 3, 1}), input({})}, {}};
@@ -94,7 +94,7 @@ void masked_fill_backward(GradContext& c) {
   c.sink.accumulate(0, sum_to(masked(c.out_grad[0], c.in[1], 0, where_false), c.in_info[0].shape));
 }
 
-std::vector<OpDef::Sample> masked_fill_samples() {
+[[gnu::cold]] std::vector<OpDef::Sample> masked_fill_samples() {
   OpDef::Sample zero{{input({3, 5}), input({3, 5}, DType::Bool)}, MaskedFillAttrs{false, 0}};
   OpDef::Sample value{{input({3, 1}), input({2, 3, 4}, DType::Bool)}, MaskedFillAttrs{true, -1.5}};
   zero.int_high = value.int_high = 2;
