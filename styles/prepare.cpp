@@ -13,6 +13,7 @@
 #include "dtensor/tape/marks.h"
 #include "dtensor/tensor/local.h"
 #include "runtime/interned_text.h"
+#include "styles/module_state.h"
 
 namespace coshard {
 namespace {
@@ -87,8 +88,8 @@ DTensor bring_to(const DTensor& x, Placement wanted, std::optional<DType> reduce
   if (x.layout() == target) return x;
   RedistributeOptions options;
   if (x.layout()[0].is_partial()) options.forward_dtype = reduce_dtype;
-  if (reader != nullptr && target[0].is_replicate() &&
-      !x.mesh().world().communicator()->gathers_by_shards())
+  const bool reads = reader != nullptr && !(reader->state() && reader->state()->casts(x));
+  if (reads && target[0].is_replicate() && !x.mesh().world().communicator()->gathers_by_shards())
     options.by_shards = multiplies_sooner(x, target, reader->input_products());
   const Redistribution issued = redistribute(x, target, options);
   return issued.tensor();

@@ -86,8 +86,8 @@ void add_modules(CLI::App& app, Explained& explained) {
   explained.device = keep(add_word(app, "--device", o.device, {"cpu", "cuda"},
                                    "with --module: the device that computes"));
   keep(add_word(app, "--communicator", o.communicator, {"local", "nccl"},
-                "with --module: what moves the data; on nccl the shards of an all_gather arrive "
-                "together"));
+                "with --module: what moves the data; on nccl each shard of an all_gather takes a "
+                "round of its own"));
   explained.threads = keep(add_number(app, "--threads", o.threads, 1, kMostThreads,
                                       "with --module: compute threads per rank of a CPU"));
   add("--layers", o.layers, "with --module: transformer blocks", kMostLayers);

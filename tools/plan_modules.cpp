@@ -104,7 +104,8 @@ void take_measured_link(Setting& s, const PlanModulesOptions& o, const ExplainOp
   CS_REQUIRE(of.mesh_shape[at] > 1, o.calibration, " has no link of ", s.measured_on,
              ": one rank has none; give --link");
   s.link = links[at].link();
-  if (links[at].round_large_ns > 0) s.rounds = links[at].round_link(of.mesh_shape[at]);
+  const auto& rounds = s.measured->rounds;
+  if (at < rounds.size() && rounds[at].large_bytes > 0) s.rounds = rounds[at].link();
 }
 
 Setting setting_of(const PlanModulesOptions& o) {

@@ -143,24 +143,38 @@ Task<Calibration::Times> measured_line(DeviceMesh line, std::shared_ptr<Products
   times.middle_bytes = (kMiddle - kSmall) * 4 * (line.size() - 1);
   times.large_bytes = (kLarge - kSmall) * 4 * (line.size() - 1);
   times.contention_x1024 = std::llround(lost * 1024);
-  if (line.world().communicator()->gathers_by_shards()) co_return times;
-  Task<double> small_rounds = time_to_gather(line, kSmall, 9, 2, true);
-  times.round_small_ns = std::llround(co_await std::move(small_rounds));
-  Task<double> large_rounds = time_to_gather(line, kLarge, runs, 1, true);
-  times.round_large_ns = std::llround(co_await std::move(large_rounds));
+  co_return times;
+}
+
+// Measures one round of a gather by shards along a mesh dimension, where there are some.
+Task<Calibration::Times> measured_round(DeviceMesh line, Calibration::Times of_line) {
+  Calibration::Times times;
+  const int rounds = line.size() - 1;
+  if (rounds == 0 || line.world().communicator()->gathers_by_shards()) co_return times;
+  std::array<std::int64_t, 3> found{};
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    constexpr std::array kCounts{kSmall, kMiddle, kLarge};
+    Task<double> timed = time_to_gather(line, kCounts[i], i == 2 ? 3 : 9, 1, true);
+    found[i] = std::llround(co_await std::move(timed) / rounds);
+  }
+  times = {found[0],
+           found[1],
+           found[2],
+           (kMiddle - kSmall) * 4,
+           (kLarge - kSmall) * 4,
+           of_line.contention_x1024};
   co_return times;
 }
 
 // All its times as one list; ranks agree on the element-wise maximum.
-constexpr std::array kTimes{
-    &Calibration::Times::small_ns,       &Calibration::Times::middle_ns,
-    &Calibration::Times::large_ns,       &Calibration::Times::contention_x1024,
-    &Calibration::Times::round_small_ns, &Calibration::Times::round_large_ns};
+constexpr std::array kTimes{&Calibration::Times::small_ns, &Calibration::Times::middle_ns,
+                            &Calibration::Times::large_ns, &Calibration::Times::contention_x1024};
 
 std::vector<double> figures(const Calibration& c) {
   std::vector<double> all;
-  for (const Calibration::Times& t : c.links)
-    for (const auto time : kTimes) all.push_back(static_cast<double>(t.*time));
+  for (const auto* list : {&c.links, &c.rounds})
+    for (const Calibration::Times& t : *list)
+      for (const auto time : kTimes) all.push_back(static_cast<double>(t.*time));
   for (const GemmTable& t : c.products)
     for (const std::int64_t ns : t.ns) all.push_back(static_cast<double>(ns));
   return all;
@@ -168,8 +182,9 @@ std::vector<double> figures(const Calibration& c) {
 
 void set_figures(Calibration& c, const std::vector<double>& all) {
   std::size_t i = 0;
-  for (Calibration::Times& t : c.links)
-    for (const auto time : kTimes) t.*time = std::llround(all[i++]);
+  for (auto* list : {&c.links, &c.rounds})
+    for (Calibration::Times& t : *list)
+      for (const auto time : kTimes) t.*time = std::llround(all[i++]);
   for (GemmTable& t : c.products) {
     for (std::int64_t& ns : t.ns) ns = std::llround(all[i++]);
     t.complete();
@@ -187,6 +202,8 @@ Task<Calibration> measure(DeviceMesh mesh, CalibrateOptions options, std::string
   for (const std::string& name : mesh.names()) {
     Task<Calibration::Times> line = measured_line(mesh[name], products, budget / 4 / mesh.ndim());
     c.links.push_back(co_await std::move(line));
+    Task<Calibration::Times> round = measured_round(mesh[name], c.links.back());
+    c.rounds.push_back(co_await std::move(round));
   }
   // Even if the links were slow, a third of the budget remains.
   const std::int64_t until = std::max(begin + static_cast<std::int64_t>(0.9 * budget),

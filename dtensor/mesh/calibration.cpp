@@ -53,14 +53,6 @@ Link Calibration::Times::link() const {
   return {latency * 1e-3, rate * 1e3, static_cast<double>(contention_x1024) / 1024};
 }
 
-Link Calibration::Times::round_link(int ranks) const {
-  const auto rounds = static_cast<double>(std::max(1, ranks - 1));
-  const auto small = static_cast<double>(round_small_ns);
-  const double moving = time_of_moving(static_cast<double>(round_large_ns), small);
-  const double rate = static_cast<double>(large_bytes) / std::max(moving, 1.0);  // per ns
-  return {small / rounds * 1e-3, rate * 1e3, static_cast<double>(contention_x1024) / 1024};
-}
-
 std::vector<Link> Calibration::costs() const {
   std::vector<Link> all;
   for (const Times& times : links) all.push_back(times.link());
@@ -73,11 +65,12 @@ const GemmTable* Calibration::table(DType dtype) const {
 }
 
 std::string Calibration::text() const {
-  std::string out = str_cat(kTitle, about, '\n', links.size(), ' ', products.size(), '\n');
-  for (const Times& t : links)
-    out += str_cat(t.small_ns, ' ', t.middle_ns, ' ', t.large_ns, ' ', t.middle_bytes, ' ',
-                   t.large_bytes, ' ', t.contention_x1024, ' ', t.round_small_ns, ' ',
-                   t.round_large_ns, '\n');
+  std::string out =
+      str_cat(kTitle, about, '\n', links.size(), ' ', rounds.size(), ' ', products.size(), '\n');
+  for (const auto* list : {&links, &rounds})
+    for (const Times& t : *list)
+      out += str_cat(t.small_ns, ' ', t.middle_ns, ' ', t.large_ns, ' ', t.middle_bytes, ' ',
+                     t.large_bytes, ' ', t.contention_x1024, '\n');
   for (const GemmTable& t : products) {
     out += str_cat(static_cast<int>(t.dtype), ' ', t.scale, ' ', t.multiprocessors);
     for (const std::int64_t ns : t.ns) out += str_cat(' ', ns);
@@ -91,13 +84,13 @@ std::optional<Calibration> Calibration::parse(std::string_view text) {
   Reader reader{text.substr(kTitle.size())};
   Calibration c;
   c.about = reader.line();
-  const std::int64_t links = reader.number(), products = reader.number();
-  if (links > kMostLines || products > kMostLines) return std::nullopt;
-  for (std::int64_t i = 0; i < links; ++i) {
-    Times& t = c.links.emplace_back();
-    for (std::int64_t* value :
-         {&t.small_ns, &t.middle_ns, &t.large_ns, &t.middle_bytes, &t.large_bytes,
-          &t.contention_x1024, &t.round_small_ns, &t.round_large_ns})
+  const std::int64_t links = reader.number(), rounds = reader.number();
+  const std::int64_t products = reader.number();
+  if (std::max({links, rounds, products}) > kMostLines) return std::nullopt;
+  for (std::int64_t i = 0; i < links + rounds; ++i) {
+    Times& t = (i < links ? c.links : c.rounds).emplace_back();
+    for (std::int64_t* value : {&t.small_ns, &t.middle_ns, &t.large_ns, &t.middle_bytes,
+                                &t.large_bytes, &t.contention_x1024})
       *value = reader.number();
   }
   for (std::int64_t i = 0; i < products; ++i) {

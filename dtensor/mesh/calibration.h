@@ -20,24 +20,23 @@ inline double time_of_moving(double large, double small) {
 }
 
 struct Calibration {
-  // Times of a small, a medium and a large all_gather along one mesh dimension.
+  // Times of a small, a medium and a large all_gather along one mesh dimension, or of one round of a
+  // gather by shards.
   struct Times {
     std::int64_t small_ns = 0, middle_ns = 0, large_ns = 0;
     std::int64_t middle_bytes = 0,
                  large_bytes = 0;       // that each rank receives, less the small one's
     std::int64_t contention_x1024 = 0;  // Link::contention
-    // Of small and large all_gathers by shards; 0 where every all_gather arrives by shards.
-    std::int64_t round_small_ns = 0, round_large_ns = 0;
     // Bandwidth from the large all_gather. Latency: what the medium one takes beyond its bytes, but
     // at least the small one's time; transports may take more steps for its size.
     Link link() const;
-    // Of one round of a gather by shards over `ranks`.
-    Link round_link(int ranks) const;
     friend bool operator==(const Times&, const Times&) = default;
   };
 
   std::string about;         // what was measured: one line of the file
   std::vector<Times> links;  // one per mesh dimension; all 0 where it has one rank
+  // Of rounds, one per mesh dimension; all 0 where every all_gather brings its shards one by one.
+  std::vector<Times> rounds;
   std::vector<GemmTable> products;
 
   const GemmTable* table(DType dtype) const;  // null: not measured

@@ -27,7 +27,9 @@ std::int64_t product_ns(const OverlapCase& of, std::int64_t rows) {
 }
 
 std::int64_t whole_product_ns(const OverlapCase& of) {
-  return of.products * kCallNs + gemm_ns(of, of.ranks * of.products * of.rows);
+  const std::int64_t computed =
+      of.whole_ns > 0 ? of.whole_ns : of.products * gemm_ns(of, of.ranks * of.rows);
+  return of.products * kCallNs + computed;
 }
 
 // What contention costs a schedule: a share of the shorter of both times.
@@ -126,12 +128,13 @@ std::optional<Link> known_link(const DeviceMesh& mesh, int m) {
   return link == Link() ? mesh.world().options().link : link;
 }
 
-std::optional<Link> round_link(const DeviceMesh& mesh, int m, const Link& link) {
+std::optional<Link> round_link(const DeviceMesh& mesh, const Link& link) {
   if (mesh.world().communicator()->gathers_by_shards()) return std::nullopt;
   // A slice of a mesh has the calibration of the whole: found by its link.
   if (const auto& measured = mesh.calibration())
-    for (const Calibration::Times& times : measured->links)
-      if (times.round_large_ns > 0 && times.link() == link) return times.round_link(mesh.size(m));
+    for (std::size_t i = 0; i < std::min(measured->links.size(), measured->rounds.size()); ++i)
+      if (measured->rounds[i].large_bytes > 0 && measured->links[i].link() == link)
+        return measured->rounds[i].link();
   return link;
 }
 

@@ -16,6 +16,7 @@ struct OverlapCase {
   std::int64_t products = 1;      // GEMMs in which one shard is computed
   std::int64_t rows = 0;          // of a GEMM that computes the largest shard
   std::int64_t row_ns_x1024 = 0;  // to compute a row of such a GEMM, in 1/1024 ns; 0: by `gemm`
+  std::int64_t whole_ns = 0;      // the GEMMs of the plain schedule; 0: by `gemm`
   GemmModel gemm = {};            // of [rows, k] @ [k, n]
   std::int64_t n = 0, k = 0;
   std::int64_t latency_ns = 0;  // of a collective
@@ -51,9 +52,9 @@ void note_schedule(Communicator& communicator, ScheduleKind kind, int pieces);
 // The link along dimension m of a mesh, if known: emulated, set or measured. Without one the plain
 // schedule is chosen: ranks in shared memory copy data themselves, so there is nothing to overlap.
 std::optional<Link> known_link(const DeviceMesh& mesh, int m);
-// The link of the rounds of a gather by shards (Collective::by_shards) along dimension m: as
+// The link of the rounds of a gather by shards (Collective::by_shards) on a link of the mesh: as
 // calibrated, else `link`. nullopt: one collective brings the shards one by one.
-std::optional<Link> round_link(const DeviceMesh& mesh, int m, const Link& link);
+std::optional<Link> round_link(const DeviceMesh& mesh, const Link& link);
 // The GEMMs of a rank of the mesh: as calibrated, else at a constant rate.
 GemmModel gemm_model(const DeviceMesh& mesh, DType dtype);
 

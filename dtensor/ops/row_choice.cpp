@@ -43,11 +43,14 @@ OverlapCase case_of(const Spec& x, DType dtype, const Specs& weights, int dim, c
   shape.cut = cut.is_shard(0) ? 0 : cut.is_shard(1) ? 1 : -1;
   shape.dtype = dtype;
   OverlapCase c =
-      overlap_case(shape, kind, gemm_model(x.mesh, dtype), link, round_link(x.mesh, 0, link));
+      overlap_case(shape, kind, gemm_model(x.mesh, dtype), link, round_link(x.mesh, link));
   if (weights.size() == 1 || c.rows == 0) return c;
   std::int64_t ns = 0;
-  for (const auto& each : weights)
-    ns += c.gemm.ns(c.rows, part_size(*each, 0), part_size(*each, 1));
+  for (const auto& each : weights) {
+    const std::int64_t n = part_size(*each, 0), k = part_size(*each, 1);
+    ns += c.gemm.ns(c.rows, n, k);
+    c.whole_ns += c.gemm.ns(c.ranks * c.rows, n, k);
+  }
   c.products = static_cast<std::int64_t>(weights.size());
   c.row_ns_x1024 = std::max<std::int64_t>(1, ns * 1024 / c.rows / c.products);
   return c;

@@ -23,10 +23,11 @@ Issued issue_now_or_later(const Tensor& source, const Layout& target, bool by_sh
 // For operators that consume the shards as they arrive.
 void note_gathered(const Tensor& source, const Tensor& result, bool by_shards) {
   if (!result.in_flight()) return;
-  if (!by_shards && !source.mesh().world().communicator()->gathers_by_shards()) return;
+  const bool unasked = source.mesh().world().communicator()->gathers_by_shards();
+  if (!by_shards && !unasked) return;
   auto gathered = gathered_to(source, result.layout());
   if (!gathered) return;
-  gathered->asked = by_shards;
+  gathered->asked = by_shards && !unasked;
   result.storage()->gathered = std::make_shared<const Gathered>(*std::move(gathered));
 }
 

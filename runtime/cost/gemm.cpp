@@ -62,8 +62,18 @@ std::int64_t GemmTable::at(std::int64_t rows, std::int64_t n, std::int64_t k) co
   };
   std::int64_t time = r.between(plane(r.first), plane(r.first + 1));
   time = beyond(time, k, kSides.back() * scale);
+  // More columns than the grid has: as the last two points go on. Of few rows, times are those of
+  // reading the weight, which grow with n within a wave.
+  const auto wider = [&] {
+    const auto at_side = [&](std::size_t j, std::int64_t columns) {
+      const std::int64_t wave = r.between(line(r.first, j), line(r.first + 1, j));
+      return beyond(wave, k, kSides.back() * scale) * waves(rows, columns);
+    };
+    const std::int64_t last = at_side(c.first + 1, c.high), before = at_side(c.first, c.low);
+    return last + std::max<std::int64_t>(0, last - before) * (n - c.high) / (c.high - c.low);
+  };
   if (multiprocessors > 0)
-    time *= waves(rows, n);
+    time = std::max(time * waves(rows, n), n > c.high ? wider() : 0);
   else
     time = beyond(beyond(time, rows, kRows.back() * scale), n, kSides.back() * scale);
   return std::max<std::int64_t>(time, 1);

@@ -62,12 +62,12 @@ void Device::watch(std::shared_ptr<Watched> watched) {
 }
 
 void Device::settle() {
-  const auto is_settled = [](const auto& known) { return known->over() || known->settled(); };
   const std::int64_t begin = now_ns();
-  while (!std::ranges::all_of(watched_, is_settled)) {
-    check_watched(now_ns() - begin);
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
-  }
+  for (const auto& known : watched_)
+    while (!known->over() && !known->settled()) {
+      known->check(now_ns() - begin);
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
 }
 
 void Device::check_watched(std::int64_t waited_ns) {

@@ -56,10 +56,14 @@ std::vector<std::string> Linear::optional_names() const {
 }
 
 InputProducts products_of(std::initializer_list<const Linear*> layers) {
-  InputProducts products{.overlap = (*layers.begin())->overlap()};
+  InputProducts products;
   const bool draws = std::ranges::any_of(layers, &Linear::draws);
-  for (const Linear* layer : layers)
-    if (products.weights.empty() || !draws) products.weights.push_back(layer->weight);
+  for (const Linear* layer : layers) {
+    const Overlap overlap = layer->overlap();
+    if (overlap == Overlap::Off || (draws && !products.weights.empty())) continue;
+    products.weights.push_back(layer->weight);
+    products.overlap = std::max(products.overlap, overlap);
+  }
   return products;
 }
 

@@ -50,6 +50,7 @@ std::shared_ptr<const Calibration> products_of(const ProcessorModel& model) {
     work.dtype = table.dtype;
     work.m = at.rows, work.n = at.n, work.k = at.k;
     work.flops = 2.0 * static_cast<double>(at.rows * at.n * at.k);
+    work.bytes = 2.0 * static_cast<double>(at.rows * at.k + at.n * at.k + at.rows * at.n);
     table.ns[i] = model.time_ns(work) - model.kernel_ns;
   }
   table.complete();

@@ -80,7 +80,7 @@ std::shared_ptr<NcclFlight> NcclCommunicator::announce(const Collective& collect
   told.keep_send = told.keep_recv = nullptr;
   if (domain_->device->recording()) keep_for_replays(told);
   try {
-    control_->make_room();  // not under the mutex, which the watchdog needs meanwhile
+    if (!message) control_->make_room();  // not under the mutex: the watchdog needs it meanwhile
     const std::scoped_lock lock(mutex_);
     flight->announced = control_->issue(std::move(told));
     if (!message) announced_ = flight->announced.state();
@@ -264,6 +264,10 @@ void NcclCommunicator::wait_part(NcclFlight& flight, int part) {
   const int round = operation.plan.round_of[static_cast<std::size_t>(part)];
   if (round == static_cast<int>(operation.plan.rounds.size()) - 1) return wait(flight);
   check(flight);
+  {
+    const std::scoped_lock lock(mutex_);
+    if (flight.awaited_ns == 0) flight.awaited_ns = now_ns();
+  }
   order_after(flight,
               round < 0 ? operation.begun : operation.rounds[static_cast<std::size_t>(round)]);
 }
@@ -650,9 +654,14 @@ void NcclCommunicator::check(NcclFlight& flight) {
 bool NcclCommunicator::settled() {
   const std::scoped_lock lock(mutex_);
   if (announced_ == nullptr) return true;
-  const bool over = announced_->poll(Poller::AnyThread) == Poll::Done;
   if (!failed_) look_at(*announced_, 0);
-  return over && failure_ == nullptr;
+  if (failed_) return failure_ == nullptr;
+  if (!in_flight_.empty()) {
+    // What the device has not done, nobody waits for; it may be what no peer issues.
+    const std::shared_ptr<Event>& done = in_flight_.back()->operation->done;
+    if (done == nullptr || !done->query()) return true;
+  }
+  return announced_->poll(Poller::AnyThread) == Poll::Done;
 }
 
 void NcclCommunicator::look(std::int64_t waited_ns) {
@@ -670,7 +679,10 @@ void NcclCommunicator::look(std::int64_t waited_ns) {
       over.push_back(std::move(in_flight_.front()));
       in_flight_.pop_front();
     }
-    if (!failed_ && in_flight_.empty() && announced_ != nullptr) look_at(*announced_, waited_ns);
+    // All of them are done on the device, but the last one may not have been compared.
+    if (!failed_ && in_flight_.empty() && announced_ != nullptr &&
+        announced_->poll(Poller::AnyThread) != Poll::Done)
+      look_at(*announced_, waited_ns);
     if (failed_) {  // their waits report it
       over.insert(over.end(), in_flight_.begin(), in_flight_.end());
       in_flight_.clear();

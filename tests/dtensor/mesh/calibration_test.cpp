@@ -9,7 +9,8 @@ namespace {
 Calibration example_calibration() {
   Calibration c;
   c.about = "tp=2 of 2 ranks, cpu";
-  c.links = {{30'000, 95'000, 1'030'000, 100'000, 2'000'000, 256, 60'000, 2'060'000}, {}};
+  c.links = {{30'000, 95'000, 1'030'000, 100'000, 2'000'000, 256}, {}};
+  c.rounds = {{20'000, 60'000, 520'000, 50'000, 1'000'000, 256}, {}};
   c.products.resize(2);
   c.products[1].dtype = DType::BF16;
   for (std::size_t i = 0; i < GemmTable::kPoints; ++i)
@@ -35,7 +36,7 @@ TEST(Calibration, ThatIsDamagedAnywhereIsNone) {
   }
   EXPECT_FALSE(Calibration::parse(text + "1\n"));
   EXPECT_FALSE(Calibration::parse(""));
-  EXPECT_FALSE(Calibration::parse("coshard calibration 2\nx\n99999999999999999999 1\n"));
+  EXPECT_FALSE(Calibration::parse("coshard calibration 2\nx\n99999999999999999999 1 1\n"));
 }
 
 TEST(Calibration, OfAnotherVersionIsNone) {
@@ -54,10 +55,8 @@ TEST(Calibration, HasALinkForEachDimension) {
   EXPECT_EQ(links[1], Link()) << "of one rank";
 }
 
-TEST(Calibration, HasTheTimeOfARound) {
-  const Calibration::Times times = example_calibration().links[0];
-  EXPECT_EQ(times.round_link(2), (Link{60, 1'000, 0.25}));
-  EXPECT_EQ(times.round_link(5), (Link{15, 1'000, 0.25}));
+TEST(Calibration, HasTheLinkOfARound) {
+  EXPECT_EQ(example_calibration().rounds[0].link(), (Link{35, 2'000, 0.25}));
 }
 
 // As a busy machine made it: 8.4e6 GB/s.

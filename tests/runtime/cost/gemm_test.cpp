@@ -73,6 +73,17 @@ TEST(GemmModel, OnAGpuAProductTakesWholeWavesOfTiles) {
   EXPECT_EQ(table.at(129, 132 * 256, 2048), 2'000);
 }
 
+TEST(GemmModel, OnAGpuFewRowsTakeTheTimeOfReadingTheWeight) {
+  GemmTable table;
+  table.scale = 4, table.multiprocessors = 132;
+  for (std::size_t i = 0; i < GemmTable::kPoints; ++i) {
+    const GemmTable::Point p = table.point(i);
+    table.ns[i] = std::max<std::int64_t>(p.n * p.k / 1'000, 1);
+  }
+  table.complete();
+  EXPECT_NEAR(static_cast<double>(table.at(64, 16'032, 4'096)), 16'032 * 4.096, 700);
+}
+
 TEST(GemmModel, WithoutACalibrationIsAConstantRate) {
   const GemmModel core{nullptr, 1}, cores{nullptr, 4}, gpu{nullptr, 0};
   EXPECT_EQ(core.ns(100, 300, 1'000), 1'000'000);  // 60 flop/ns

@@ -86,6 +86,20 @@ TEST(Forecast, AnOverlappedBlockIsWithin5PercentOfItsBoundPerOperator) {
   EXPECT_LT(block.backward, 1.05 * 6.498);
 }
 
+// Also where a gather by rounds, or many small products, would take longer than they hide.
+TEST(Forecast, LayersThatOverlapAreNoSlowerThanThoseThatDoNot) {
+  for (const std::int64_t tokens : {512, 1024})
+    for (const std::string link : {"3us,20GB/s", "5us,50GB/s", "10us,100GB/s", "3us,300GB/s"}) {
+      LlamaRun run = run_of({"llama-8b", tokens, 8}, 2, Overlap::Auto);
+      run.links = links_of(run.mesh, given_links(run.mesh, link, "h100"), 8);
+      const ProcessorModel processor = processor_of(gpu_figures("h100"));
+      const auto overlapped = static_cast<double>(forecast_of(run, processor).step);
+      run.overlap = Overlap::Off;
+      const auto plain = static_cast<double>(forecast_of(run, processor).step);
+      EXPECT_LE(overlapped, 1.01 * plain) << tokens << " tokens, " << link;
+    }
+}
+
 // Across operators the bound is what is computed: an all_reduce runs under the other half.
 TEST(Forecast, AWovenBlockIsWithin5PercentOfItsBoundAcrossOperators) {
   const auto block = [](int weave) {

@@ -17,7 +17,7 @@ inline bool arrives_by_shards(const Tensor& x) {
   return x.defined() && x.in_flight() && x.storage()->gathered != nullptr;
 }
 
-// The linear layers that multiply one input.
+// The linear layers that multiply one input, all at once (as branches of when_all).
 struct InputProducts {
   std::vector<Tensor> weights = {};
   Overlap overlap = Overlap::Off;  // Off: they read a gathered input

@@ -124,7 +124,8 @@ class Device : public std::enable_shared_from_this<Device> {
   // Checked by every host wait until it is over.
   void watch(std::shared_ptr<Watched> watched);
   void check_watched(std::int64_t waited_ns);
-  // At the end of a program: waits until all of it is settled. Fails like synchronize().
+  // At the end of a program: waits until all of it is settled. Fails like synchronize(). What was
+  // destroyed before is not watched any more.
   void settle();
   // What the rank's observers have yet to be told of its streams.
   StreamTimes& times() { return *times_; }

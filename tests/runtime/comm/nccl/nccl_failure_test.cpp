@@ -304,7 +304,7 @@ TEST_F(NcclFailure, ADifferenceInTheLastCollectiveEndsTheProgram) {
         const std::vector<std::int64_t> shape = {mine.rank == odd ? 4 : 2,
                                                  mine.rank == odd ? 1 : 2};
         last.shape = std::make_shared<const std::vector<std::int64_t>>(shape);
-        const Work dropped = mine.comm->issue(std::move(last));
+        mine.comm->issue(std::move(last)).wait();
         mine.device->synchronize();
         mine.device->settle();
       });
