@@ -17,6 +17,14 @@ std::string type_text() {
                          : "exception of type " + type_name_of(*type);
 }
 
+// "rank 0: …", as agree() throws what one rank failed with on all.
+bool names_a_rank(std::string_view text) {
+  if (!text.starts_with("rank ")) return false;
+  text.remove_prefix(5);
+  const std::size_t digits = text.find_first_not_of("0123456789");
+  return digits > 0 && digits != text.npos && text.substr(digits).starts_with(": ");
+}
+
 }  // namespace
 
 std::string_view to_string(ErrorKind kind) {
@@ -35,8 +43,10 @@ Error::Error(ErrorKind kind, const std::string& message)
     : std::runtime_error(message), kind_(kind), site_(RankContext::current().branch().place.site) {}
 
 void Error::left(int rank, std::string_view path) {
-  if (told_.empty())
-    told_ = str_cat("rank ", rank, path.empty() ? "" : ", ", path, ": ", message());
+  if (!told_.empty()) return;
+  told_ = path.empty() && names_a_rank(message())
+              ? message()
+              : str_cat("rank ", rank, path.empty() ? "" : ", ", path, ": ", message());
 }
 
 void fail(ErrorKind kind, const std::string& message) { throw Error(kind, message); }

@@ -36,6 +36,15 @@ TEST(ErrorType, TellsTheFirstModuleThatItLeftAndKeepsItsMessage) {
   EXPECT_STREQ(other.what(), "rank 1: bad");
 }
 
+TEST(ErrorType, KeepsTheRankThatItsMessageNames) {
+  for (const char* text : {"rank 12: disk full", "rank 0 failed", "rank : no"}) {
+    Error error(ErrorKind::BadInput, text);
+    error.left(1, "");
+    const bool named = std::string_view(text) == "rank 12: disk full";
+    EXPECT_EQ(std::string(error.what()), named ? text : str_cat("rank 1: ", text));
+  }
+}
+
 TEST(ErrorType, OtherExceptionsAreToldByTheirTextAndNumbersByNone) {
   const std::exception_ptr known = std::make_exception_ptr(std::runtime_error("boom"));
   note_left(known, 0, "layer");
