@@ -168,6 +168,8 @@ NewFolder::NewFolder(std::string path, bool replaces)
              ": is there and is not empty; give another folder, or say `overwrite`");
   if (there && replaces) require_model(path_);
   while (::mkdir(part_.c_str(), kFolderMode) != 0) {
+    CS_REQUIRE(errno != ENOENT, part_, ": cannot be made: there is no folder ", parent_of(path_),
+               "; `mkdir -p ", parent_of(path_), "` makes it");
     if (errno != EEXIST) fail_to(part_, "made");
     CS_REQUIRE(fs::exists(at(kMark), error) || is_empty_folder(part_), part_,
                ": is there, and no save has made it; move it away");

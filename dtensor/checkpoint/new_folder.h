@@ -1,6 +1,6 @@
 #pragma once
 // A folder that is there whole or not at all: it is made beside its place, as "out.part", and moved
-// there at the end. One process makes it; others may write into its files.
+// there at the end. One process makes it; others may write into its files. Folders above it are not made.
 #include <cstdint>
 #include <string>
 #include <string_view>

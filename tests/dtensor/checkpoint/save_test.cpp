@@ -114,7 +114,7 @@ TEST(Save, ReplacesAFolderOnlyIfItIsToldTo) {
     expect_names(over_text, {"no folder"});
     Task<std::string> below = refusal_of_save(state, scratch.path("none/out"));
     const std::string below_text = co_await std::move(below);
-    expect_names(below_text, {"none/out.part", "cannot be made"});
+    expect_names(below_text, {"none/out.part", "cannot be made", "`mkdir -p ", "none`"});
     Task<void> empty = save(state, scratch.path("empty/"));
     co_await std::move(empty);
     SaveOptions options;
