@@ -41,15 +41,29 @@ std::vector<Adapted> adapted_layers(Module& model) {
   return all;
 }
 
-[[noreturn]] void fail_unmatched_layer(const std::string& who, std::string_view pattern,
-                                       const std::vector<Adapted>& layers) {
+std::string close_names(std::string_view pattern, const std::vector<Adapted>& layers) {
   std::vector<std::string> names;
   for (const Adapted& each : layers) names.push_back(each.path);
   std::string near;
   for (const std::string& name : nearest(pattern, std::move(names), 3))
     near += (near.empty() ? "" : ", ") + name;
-  fail(ErrorKind::BadInput, str_cat(who, ": '", pattern, "' matches no nn::Linear; ",
-                                    near.empty() ? "the model has none" : "close names: " + near));
+  return near.empty() ? "the model has none" : "close names: " + near;
+}
+
+// "model.layers.*.self_attn.q_proj" of "q_proj", which is the end of a layer's path; "": of none.
+std::string whole_pattern(std::string_view pattern, const std::vector<Adapted>& layers) {
+  for (const auto& [path, layer] : layers)
+    for (std::size_t dot = path.find('.'); dot != path.npos; dot = path.find('.', dot + 1))
+      if (matches(pattern, path.substr(dot + 1)))
+        return pattern_of_numbers(path.substr(0, dot + 1)).append(pattern);
+  return {};
+}
+
+[[noreturn]] void fail_unmatched(std::string_view pattern, const std::vector<Adapted>& layers) {
+  const std::string whole = whole_pattern(pattern, layers);
+  fail(ErrorKind::BadInput, str_cat("add_lora: '", pattern, "' matches no nn::Linear; ",
+                                    whole.empty() ? close_names(pattern, layers)
+                                                  : "patterns are of whole paths: " + whole));
 }
 
 void require_options(const LoraOptions& options) {
@@ -126,15 +140,27 @@ std::vector<std::string> targets_of(Module& model, const std::vector<Adapted>& l
   return {names.begin(), names.end()};
 }
 
+std::int64_t size_in(const SafetensorsHeader& header, const std::string& path, char which,
+                     int dim) {
+  return static_cast<std::int64_t>(header[*header.find(lora_name(path, which))].shape[dim]);
+}
+
 // Of a folder, for a model without any.
 void add_from(Module& model, const std::string& folder, const AdapterConfig& config) {
   const std::string file =
       (std::filesystem::path(folder) / str_cat(kAdapterStem, ".safetensors")).string();
   const std::vector<Adapted> all = linear_layers(model);
+  const SafetensorsHeader header = SafetensorsHeader::of_file(file);
   std::vector<Adapted> layers;
-  for (const std::string& path : adapted_paths(SafetensorsHeader::of_file(file), config)) {
+  for (const std::string& path : adapted_paths(header, config)) {
     const auto found = std::ranges::find(all, path, &Adapted::path);
-    if (found == all.end()) fail_unmatched_layer("load_adapter: " + file, path, all);
+    CS_REQUIRE(found != all.end(), "load_adapter: ", file, ": is of another model: '",
+               shortened(path), "' is no nn::Linear of this one; ", close_names(path, all));
+    const std::int64_t in = size_in(header, path, 'A', 1), out = size_in(header, path, 'B', 0);
+    const nn::Linear& layer = *found->layer;
+    CS_REQUIRE(in == layer.in_features && out == layer.out_features, "load_adapter: ", file,
+               ": is of another model: the weight of '", shortened(path), "' is [", out, ",", in,
+               "] there and [", layer.out_features, ",", layer.in_features, "] here");
     layers.push_back(*found);
   }
   add_adapters(model, layers, config.options);
@@ -147,7 +173,7 @@ void add_lora(Module& model, std::string_view pattern, LoraOptions options, Call
   const std::vector<Adapted> all = linear_layers(model);
   std::vector<Adapted> layers = all;
   std::erase_if(layers, [&](const Adapted& each) { return !matches(pattern, each.path); });
-  if (layers.empty()) fail_unmatched_layer("add_lora", pattern, all);
+  if (layers.empty()) fail_unmatched(pattern, all);
   add_adapters(model, layers, options);
 }
 

@@ -40,6 +40,15 @@ bool matches(std::string_view pattern, std::string_view path) {
          std::equal(wanted.begin(), wanted.end(), parts.begin(), part_matches);
 }
 
+std::string pattern_of_numbers(std::string_view path) {
+  std::string pattern;
+  for (const std::string& part : parts_of(path)) {
+    const bool is_number = !part.empty() && part.find_first_not_of("0123456789") == part.npos;
+    pattern += (pattern.empty() ? "" : ".") + (is_number ? "*" : part);
+  }
+  return pattern;
+}
+
 std::vector<std::string> nearest(std::string_view pattern, std::vector<std::string> names,
                                  std::size_t most) {
   std::vector<std::pair<std::size_t, std::string>> ranked;

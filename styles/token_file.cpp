@@ -181,7 +181,8 @@ TokenBatches::TokenBatches(TokenFile file, TokenBatchesOptions options)
   CS_REQUIRE(options.batch >= 1 && options.seq >= 1, "TokenBatches: batch ", options.batch,
              " and seq ", options.seq, " must be at least 1");
   CS_REQUIRE(file_.size() > options.seq, file_.path(), ": its ", file_.size(),
-             " token ids hold no window of seq ", options.seq, " + 1");
+             " token ids hold no window of seq ", options.seq,
+             " + 1; take a longer text, or a smaller seq");
   windows_ = (file_.size() - 1) / options.seq;
   for (std::int64_t i = 0; options.vocab > 0 && i < file_.size(); ++i)
     CS_REQUIRE(file_[i] < options.vocab, file_.path(), ": token id ", file_[i], " at ", i,

@@ -253,6 +253,26 @@ TEST(Lora, LoadLeavesAdaptersThatTheBaseLacks) {
   });
 }
 
+TEST(Lora, AnAdapterOfAnotherModelIsRefused) {
+  const ScratchFolder scratch;
+  on_ranks(2, [&](World& world) -> Task<void> {
+    const auto model = adapted(world, 5, kLora);
+    Task<void> saved = save_adapter(*model, scratch.path("adapter"));
+    co_await std::move(saved);
+    nn::CausalLMConfig shorter = tied_llama(DType::F64), wider = shorter;
+    shorter.num_hidden_layers = 1;
+    wider.intermediate_size += 8;
+    for (const auto& config : {shorter, wider}) {
+      nn::CausalLM other(config, world);
+      Task<std::string> loading = refusal(load_adapter(other, scratch.path("adapter")));
+      const std::string told = co_await std::move(loading);
+      EXPECT_CONTAINS(told, "adapter_model.safetensors: is of another model: ");
+      EXPECT_CONTAINS(told,
+                      config.num_hidden_layers == 1 ? "'model.layers.1." : "'model.layers.0.");
+    }
+  });
+}
+
 TEST(Lora, RefusesWhatItCannotAdapt) {
   on_ranks(1, [](World& world) -> Task<void> {
     nn::CausalLM model(tied_llama(DType::F64), world);
@@ -261,6 +281,10 @@ TEST(Lora, RefusesWhatItCannotAdapt) {
     };
     EXPECT_CONTAINS(told("model.layers.*.self_atn.q_proj", {}), "model.layers.0.self_attn.q_proj");
     EXPECT_CONTAINS(told("model.layers.*.input_layernorm", {}), "matches no nn::Linear");
+    for (const char* end : {"q_proj", "self_attn.q_proj", "*.q_proj"})
+      EXPECT_CONTAINS(told(end, {}), str_cat("'", end, "' matches"));
+    EXPECT_CONTAINS(told("q_proj", {}), "whole paths: model.layers.*.self_attn.q_proj");
+    EXPECT_CONTAINS(told("*.[qv]_proj", {}), "whole paths: model.layers.*.*.[qv]_proj");
     EXPECT_CONTAINS(told(kMlp, {.rank = 0}), "rank 0");
     EXPECT_CONTAINS(told(kMlp, {.dropout = 1}), "dropout 1");
     EXPECT_TRUE(model.lm_head.weight.requires_grad());

@@ -17,6 +17,11 @@ TEST(PathPattern, MatchesPartByPart) {
   EXPECT_FALSE(matches("net[1-2]", "net3"));
 }
 
+TEST(PathPattern, OfAPathHasAnyNumber) {
+  EXPECT_EQ(pattern_of_numbers("layers.10.w2.0"), "layers.*.w2.*");
+  EXPECT_EQ(pattern_of_numbers("model.layers.3."), "model.layers.*.");
+}
+
 TEST(PathPattern, RanksNamesByTheEditsThatAreLeft) {
   const std::vector<std::string> names = {"norm", "layers.0.mlp", "layers.0.attn", "layers.1.attn"};
   const std::vector<std::string> want = {"layers.0.attn", "layers.1.attn"};

@@ -110,6 +110,7 @@ TEST(TokenBatches, RefusesWhatHoldsNoWindowOfTheVocabulary) {
     return error_of([&] { TokenBatches batches(file, options); });
   };
   EXPECT_CONTAINS(told({.seq = 10}), "its 10 token ids hold no window");
+  EXPECT_CONTAINS(told({.seq = 10}), "a longer text, or a smaller seq");
   EXPECT_CONTAINS(told({.seq = 9, .vocab = 9}), "token id 9 at 9");
   EXPECT_CONTAINS(told({.batch = 0}), "batch 0");
   EXPECT_EQ(told({.seq = 9, .vocab = 10}), "nothing was thrown");
