@@ -154,6 +154,8 @@ TEST(CkptConvert, RefusesWhatItCannotConvert) {
   folder.write("q/config.json", R"({"quantization_config": {"bits": 4}})");
   EXPECT_CONTAINS(refused(folder.path("q"), {.dtype = DType::BF16}), "quantization_config");
   EXPECT_CONTAINS(refused(folder.path("none"), {}), "there is no such file");
+  for (const char* text : {"", "a text that is no model"})
+    EXPECT_CONTAINS(refused(folder.write("x.txt", text), {}), "neither a safetensors file, nor");
   Manifest manifest;
   const std::string whole = weights({1, 2});
   manifest.add("model.safetensors", whole);
@@ -167,7 +169,9 @@ TEST(CkptConvert, ReplacesAFolderOnlyWhenAsked) {
   folder.write("a/model.safetensors", weights({1, 2}));
   folder.write("b/note.txt", "kept");
   EXPECT_CONTAINS(message_of([&] { converted(folder.path("a"), folder.path("b")); }),
-                  "b: is there and is not empty");
+                  "b: is there and is not empty; give another folder, or say --overwrite");
+  EXPECT_CONTAINS(message_of([&] { converted(folder.path("a"), folder.path("c/d")); }),
+                  str_cat("`mkdir -p ", folder.path("c"), "`"));
   EXPECT_CONTAINS(
       message_of([&] { converted(folder.path("a"), folder.path("b"), {.overwrite = true}); }),
       "b: has no model");

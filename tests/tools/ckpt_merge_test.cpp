@@ -67,6 +67,7 @@ TEST(CkptMerge, AddsTheScaledProductAndCopiesTheRest) {
   const Folders folders;
   const nlohmann::json told = nlohmann::json::parse(folders.merged());
   EXPECT_EQ(told["tensors"], 2);
+  EXPECT_EQ(told["adapted"], 1);
   EXPECT_EQ(bytes_of(folders.scratch.path("out/config.json")), kConfigJson);
   // scale 2; B A = [[1 + 1, 0 + 0.5, -1 + 4], [-1, 0, 1]]
   EXPECT_EQ(folders.values(), (std::vector<float>{5, 3, 9, 2, 5, 8, 7}));
@@ -93,6 +94,33 @@ TEST(CkptMerge, RoundsOnceToTheNewType) {
   folders.merged({.dtype = DType::BF16});
   const ModelFolder model(folders.scratch.path("out"));
   EXPECT_EQ(model.find("a.weight")->tensor.type, StoredType::BF16);
+}
+
+TEST(CkptMerge, TellsWhichFolderIsNotWhatItShouldBe) {
+  const Folders folders;
+  const ScratchFolder& scratch = folders.scratch;
+  const auto told = [&](const char* base, const char* adapter) {
+    return message_of([&] {
+      std::ostringstream out;
+      tools::merge(scratch.path(base), scratch.path(adapter), scratch.path("out"), {}, false, out);
+    });
+  };
+  EXPECT_CONTAINS(told("adapter", "base"), "the order is BASE ADAPTER OUT: coshard ckpt merge ");
+  EXPECT_CONTAINS(told("adapter", "base"),
+                  str_cat(scratch.path("base"), " ", scratch.path("adapter"), " OUT"));
+  EXPECT_CONTAINS(told("adapter", "adapter"), "not the model that it was trained on");
+  EXPECT_CONTAINS(told("base", "base"), "base: has no adapter_config.json");
+  EXPECT_CONTAINS(told("base", "none"), "none: there is no such folder");
+  std::filesystem::copy(scratch.path("base"), scratch.path("step-1"));
+  scratch.write("step-1/training/coshard.json", "{}");
+  EXPECT_CONTAINS(told("base", "step-1"), "step-1: is a checkpoint of training");
+  scratch.write("x.gguf", "GGUF and more");
+  EXPECT_CONTAINS(told("x.gguf", "adapter"), "convert it first: coshard ckpt convert ");
+  scratch.write("lora/model.safetensors",
+                stored_file(R"({"a.lora_A.weight":{"dtype":"F32","shape":[1],)"
+                            R"("data_offsets":[0,4]}})",
+                            bits({1})));
+  EXPECT_CONTAINS(told("lora", "adapter"), "'a.lora_A.weight'; give the model that was trained");
 }
 
 TEST(CkptMerge, RefusesLayersThatTheBaseLacks) {

@@ -48,6 +48,13 @@ TEST(Ckpt, S66ListsTensorsWithTheirPlaces) {
   EXPECT_EQ(f["shape"], nlohmann::json::array({2}));
   EXPECT_EQ(f["offset"], size - 4);
   EXPECT_EQ(f["bytes"], 2);
+  const auto refused = [&](const char* bytes) {
+    const std::string other = folder.write("other", bytes);
+    return testing::message_of([&] { json_of([&](auto& o) { list_tensors(other, true, o); }); }) +
+           testing::message_of([&] { json_of([&](auto& o) { differ(path, other, true, o); }); });
+  };
+  EXPECT_NE(refused("GGUF file").rfind("FOLDER"), refused("GGUF file").find("FOLDER"));
+  EXPECT_CONTAINS(refused("{}, and other text"), "other: is neither a safetensors file");
   std::ostringstream text;
   list_tensors(path, false, text);
   EXPECT_NE(text.str().find("F8_E4M3   [2]"), std::string::npos) << text.str();

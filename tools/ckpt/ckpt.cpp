@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include <coshard/runtime/error.h>
@@ -14,6 +16,7 @@
 #include "dtensor/checkpoint/stored_value.h"
 #include "profiling/json.h"
 #include "runtime/printable.h"
+#include "tools/ckpt/convert_gguf.h"
 
 namespace coshard::tools {
 namespace {
@@ -190,7 +193,21 @@ std::int64_t compare_hashes(const Manifest& manifest, const std::string& path) {
 
 }  // namespace
 
+void require_model(const std::string& path) {
+  CS_REQUIRE(is_there(path), path, ": there is no such file or folder");
+  if (!std::filesystem::is_regular_file(path)) return;
+  CS_REQUIRE(!is_gguf(path), path, ": is a GGUF file; convert it first: coshard ckpt convert ",
+             path, " FOLDER");
+  constexpr std::size_t kBegin = 9;  // the header's length, and the brace that it begins with
+  const InputFile file(path);
+  std::array<char, kBegin> begin = {};
+  if (file.size() >= kBegin) file.read(0, std::as_writable_bytes(std::span(begin)));
+  CS_REQUIRE(begin.back() == '{', path,
+             ": is neither a safetensors file, nor one of GGUF, nor a model's folder");
+}
+
 void list_tensors(const std::string& path, bool json, std::ostream& out) {
+  require_model(path);
   const ModelFolder model(path);
   if (json) {
     out << json_text(json_of(model), 2) << '\n';
@@ -225,6 +242,7 @@ bool verify(const std::string& path, bool json, std::ostream& out) {
   Json answer{{"path", path}, {"whole", false}, {"hashes", false}};
   std::string text;
   try {
+    require_model(path);
     const std::optional<Manifest> manifest = Manifest::of(path);
     const std::int64_t compared = manifest ? compare_hashes(*manifest, path) : 0;
     const ModelFolder model(path);
@@ -246,6 +264,7 @@ bool verify(const std::string& path, bool json, std::ostream& out) {
 }
 
 bool differ(const std::string& a_path, const std::string& b_path, bool json, std::ostream& out) {
+  for (const std::string& path : {a_path, b_path}) require_model(path);
   const ModelFolder a(a_path), b(b_path);
   const std::vector<Difference> all = differences(a, b);
   Json answer{{"tensors", Json::array()}, {"differ", all.size()}};

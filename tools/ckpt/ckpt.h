@@ -6,6 +6,9 @@
 
 namespace coshard::tools {
 
+// Error{BadInput}: nothing is at `path`, or a file that is none of safetensors.
+void require_model(const std::string& path);
+
 // Tensors, with type, shape and place, and what they add up to.
 void list_tensors(const std::string& path, bool json, std::ostream& out);
 

@@ -16,6 +16,7 @@
 #include "dtensor/checkpoint/model_folder.h"
 #include "dtensor/checkpoint/strict_json.h"
 #include "styles/nn/config_text.h"
+#include "tools/ckpt/ckpt.h"
 #include "tools/ckpt/convert_gguf.h"
 #include "tools/ckpt/write_model.h"
 
@@ -128,6 +129,7 @@ class Conversion {
     Written written{.tensors = model_.size(), .overflown = overflown_, .left_out = left_out_};
     for (std::size_t i = 0; i < model_.size(); ++i)
       written.cast += tensors_[i].type != model_[i].tensor.type ? 1 : 0;
+    if (terms_ != nullptr) written.adapted = terms_->size();
     print_written(written, layout_, options_.dtype, json, out);
   }
 
@@ -229,12 +231,8 @@ class Conversion {
 
 void convert(const std::string& from, const std::string& to, const ConvertOptions& options,
              bool json, std::ostream& out, const AddedTerms* terms) {
-  CS_REQUIRE(is_there(from), from, ": there is no such file or folder");
-  if (is_gguf(from)) {
-    CS_REQUIRE(terms == nullptr, from,
-               ": is GGUF; convert it to a folder before an adapter is merged");
-    return convert_gguf(from, to, options, json, out);
-  }
+  if (terms == nullptr && is_gguf(from)) return convert_gguf(from, to, options, json, out);
+  require_model(from);
   Conversion conversion(from, options, terms);
   conversion.write(to);
   conversion.report(json, out);

@@ -7,11 +7,13 @@
 
 #include <coshard/runtime/error.h>
 #include "dtensor/checkpoint/file.h"
+#include "dtensor/checkpoint/manifest.h"
 #include "dtensor/checkpoint/model_folder.h"
 #include "dtensor/checkpoint/stored_value.h"
 #include "dtensor/checkpoint/strict_json.h"
 #include "styles/adapter_config.h"
 #include "styles/nn/config_text.h"
+#include "tools/ckpt/ckpt.h"
 
 namespace coshard::tools {
 namespace {
@@ -46,6 +48,32 @@ std::vector<double> transposed(const std::vector<double>& values, std::uint64_t 
   return made;
 }
 
+bool has_file(const std::string& folder, std::string_view name) {
+  return is_there((std::filesystem::path(folder) / name).string());
+}
+
+// Error{BadInput}: the two have changed places, or are something else.
+void require_base_and_adapter(const std::string& base, const std::string& adapter) {
+  const bool is_adapter = has_file(adapter, kAdapterConfig),
+             is_base = has_file(base, "config.json") || !has_file(base, kAdapterConfig);
+  CS_REQUIRE(is_adapter || is_base, base, ": is the adapter, and ", adapter,
+             " has none; the order is BASE ADAPTER OUT: coshard ckpt merge ", adapter, " ", base,
+             " OUT");
+  CS_REQUIRE(is_base, base, ": is an adapter, not the model that it was trained on; give that");
+  CS_REQUIRE(is_adapter || !has_file(adapter, Manifest::kPath), adapter,
+             ": is a checkpoint of training, not an adapter; give the folder that save_adapter, or "
+             "--save of `llama finetune`, has written");
+  CS_REQUIRE(is_adapter, adapter, ": has no ", kAdapterConfig,
+             "; give the folder of an adapter, as PEFT and save_adapter write it");
+}
+
+// Error{BadInput}: a checkpoint of training has them.
+void require_no_adapters(const ModelFolder& model, const std::string& base) {
+  for (std::size_t i = 0; i < model.size(); ++i)
+    CS_REQUIRE(!model[i].tensor.name.ends_with(".lora_A.weight"), base, ": has adapters already, '",
+               shortened(model[i].tensor.name), "'; give the model that was trained");
+}
+
 // scale * B A of each layer, by the name of its weight; its transpose for a Conv1D.
 class LoraTerms final : public AddedTerms {
  public:
@@ -56,9 +84,11 @@ class LoraTerms final : public AddedTerms {
             (std::filesystem::path(folder) / str_cat(kAdapterStem, ".safetensors")).string())),
         file_(header_.path()) {
     const ModelFolder model(base);
+    require_no_adapters(model, base);
     for (const std::string& path : adapted_paths(header_, config_)) add_layer(path, model);
   }
 
+  std::size_t size() const override { return layers_.size(); }
   bool has(std::string_view tensor) const override { return layers_.find(tensor) != layers_.end(); }
   void add(std::string_view tensor, std::uint64_t first, std::span<double> to) const override {
     const Layer& layer = layers_.find(tensor)->second;
@@ -132,8 +162,9 @@ class LoraTerms final : public AddedTerms {
 
 void merge(const std::string& base, const std::string& adapter, const std::string& to,
            const ConvertOptions& options, bool json, std::ostream& out) {
-  for (const std::string& path : {base, adapter})
-    CS_REQUIRE(is_there(path), path, ": there is no such file or folder");
+  require_model(base);
+  CS_REQUIRE(is_there(adapter), adapter, ": there is no such folder");
+  require_base_and_adapter(base, adapter);
   const LoraTerms terms(adapter, base);
   convert(base, to, options, json, out, &terms);
 }

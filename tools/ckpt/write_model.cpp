@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include <coshard/runtime/error.h>
 #include "kernels/convert.h"
 #include "kernels/typed.h"
 #include "profiling/json.h"
@@ -9,11 +10,28 @@
 
 namespace coshard::tools {
 
+namespace {
+
+// Errors name the option as the program has it.
+NewFolder new_folder(const std::string& to, bool overwrite) {
+  try {
+    return NewFolder(NewFolder::resolved(to), overwrite);
+  } catch (const Error& error) {
+    constexpr std::string_view kHere = "`overwrite`", kThere = "--overwrite";
+    std::string text = error.message();
+    if (const std::size_t at = text.rfind(kHere); at != text.npos)
+      text.replace(at, kHere.size(), kThere);
+    fail(error.kind(), text);
+  }
+}
+
+}  // namespace
+
 void write_model(const FileLayout& layout, const TextFiles& texts, const std::string& to,
                  bool overwrite,
                  const std::function<void(const FileLayout::Place&, OutputFile&)>& tensor,
                  const std::function<void(const NewFolder&)>& more) {
-  NewFolder made(NewFolder::resolved(to), overwrite);
+  NewFolder made = new_folder(to, overwrite);
   for (std::size_t k = 0; k < layout.files.size(); ++k) {
     const FileLayout::File& file = layout.files[k];
     OutputFile::make(made.at(file.name), file.bytes);
@@ -53,19 +71,17 @@ void print_written(const Written& written, const FileLayout& layout, std::option
   std::int64_t bytes = 0;
   for (const FileLayout::File& file : layout.files) bytes += file.bytes;
   if (json) {
-    out << json_text(Json{{"tensors", written.tensors},
-                          {"cast", written.cast},
-                          {"overflown", written.overflown},
-                          {"left_out", written.left_out},
-                          {"files", layout.files.size()},
-                          {"bytes", bytes}},
-                     2)
-        << '\n';
+    Json answer{{"tensors", written.tensors},     {"cast", written.cast},
+                {"overflown", written.overflown}, {"left_out", written.left_out},
+                {"files", layout.files.size()},   {"bytes", bytes}};
+    if (written.adapted) answer["adapted"] = *written.adapted;
+    out << json_text(answer, 2) << '\n';
     return;
   }
-  out << written.tensors << " tensors, " << written.cast << " of them cast, in "
-      << layout.files.size() << (layout.files.size() == 1 ? " file" : " files") << " of " << bytes
-      << " bytes\n";
+  out << written.tensors << " tensors, " << written.cast << " of them cast, ";
+  if (written.adapted) out << *written.adapted << " with an adapter added, ";
+  out << "in " << layout.files.size() << (layout.files.size() == 1 ? " file" : " files") << " of "
+      << bytes << " bytes\n";
   for (const auto& [name, count] : written.overflown)
     out << printable(name) << ": " << count << " values are too large for "
         << dtype.value_or(DType::F32) << " and have become infinite\n";

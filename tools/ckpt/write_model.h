@@ -20,7 +20,7 @@ namespace coshard::tools {
 using TextFiles = std::vector<std::pair<std::string, std::string>>;  // name and content
 
 // Makes the folder `to`: `tensor` writes one to its place, in the order of the files' bytes; `more`,
-// if there is one, writes other files. Errors: as NewFolder and OutputFile.
+// if there is one, writes other files. Errors: as NewFolder, of the option --overwrite, and OutputFile.
 void write_model(const FileLayout& layout, const TextFiles& texts, const std::string& to,
                  bool overwrite,
                  const std::function<void(const FileLayout::Place&, OutputFile&)>& tensor,
@@ -35,6 +35,7 @@ struct Written {
   std::size_t tensors = 0, cast = 0;
   std::map<std::string, std::uint64_t> overflown{};  // values that have become infinite, by name
   std::vector<std::string> left_out{};               // files that were too large to be copied
+  std::optional<std::size_t> adapted{};              // tensors to which merge() has added
 };
 void print_written(const Written& written, const FileLayout& layout, std::optional<DType> dtype,
                    bool json, std::ostream& out);
