@@ -7,6 +7,7 @@
 #include <map>
 #include <numbers>
 #include <optional>
+#include <set>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -14,8 +15,11 @@
 #include "dtensor/checkpoint/agreement.h"
 #include "dtensor/checkpoint/local_parts.h"
 #include "dtensor/checkpoint/manifest.h"
+#include "dtensor/checkpoint/model_folder.h"
 #include "dtensor/checkpoint/new_folder.h"
+#include "dtensor/checkpoint/step_folders.h"
 #include "examples/llama/model_folder.h"
+#include "styles/path_pattern.h"
 #include "tools/options.h"
 
 namespace coshard::llama {
@@ -27,15 +31,15 @@ std::string steps_folder(const FinetuneOptions& o) {
   return NewFolder::resolved(o.save) + ".steps";
 }
 
-// Makes the folders above --save, and what save() begins with, which it removes again.
+// Makes what save() begins with, and removes it again.
 void try_place(const std::string& folder) {
   try {
-    const std::string place = NewFolder::resolved(folder);
-    std::error_code ignored;  // NewFolder tells it
-    std::filesystem::create_directories(std::filesystem::path(place).parent_path(), ignored);
-    const NewFolder tried(place, false);
+    const NewFolder tried(NewFolder::resolved(folder), false);
   } catch (const Error& error) {
-    fail(error.kind(), str_cat("--save ", folder, ": ", error.message(), "; give another folder"));
+    const std::string text = error.message();
+    const bool tells_what_to_do = text.find("mkdir -p") != text.npos;
+    fail(error.kind(),
+         str_cat("--save ", folder, ": ", text, tells_what_to_do ? "" : "; give another folder"));
   }
 }
 
@@ -203,11 +207,76 @@ struct Settings {
   double alpha, dropout;
 };
 
+using AdapterRanks = std::map<std::string, std::int64_t>;  // by the path of the layer
+
+// `size` of lora_A [rank, in] of each name that is one.
+void put_rank(AdapterRanks& to, std::string_view name, std::int64_t size) {
+  constexpr std::string_view kEnd = ".lora_A.weight";
+  if (name.ends_with(kEnd)) to.emplace(name.substr(0, name.size() - kEnd.size()), size);
+}
+AdapterRanks adapters_of(Module& model) {
+  AdapterRanks all;
+  for (const NamedState& entry : state_dict(model)) put_rank(all, entry.name, entry.tensor.size(0));
+  return all;
+}
+// In the newest checkpoint; nullopt: there is none, or resume() tells why it cannot be read.
+std::optional<AdapterRanks> adapters_in(const std::string& steps) {
+  try {
+    std::error_code ignored;
+    const bool is_there = std::filesystem::is_directory(steps, ignored);
+    const std::vector<std::int64_t> all =
+        is_there ? StepFolders::steps_in(steps) : std::vector<std::int64_t>();
+    if (all.empty()) return std::nullopt;
+    const ModelFolder model(StepFolders::path(steps, all.back()));
+    AdapterRanks ranks;
+    for (std::size_t i = 0; i < model.size(); ++i)
+      if (const StoredTensor tensor = model[i].tensor; !tensor.shape.empty())
+        put_rank(ranks, tensor.name, static_cast<std::int64_t>(tensor.shape[0]));
+    return ranks;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+// --targets that give adapters to these layers of the model.
+std::string targets_of(const AdapterRanks& layers, Module& model) {
+  std::set<std::string> patterns;
+  for (const auto& [path, rank] : layers) patterns.insert(pattern_of_numbers(path));
+  std::size_t matched = 0;
+  for (const NamedModule& m : model.named_modules())
+    if (dynamic_cast<const nn::Linear*>(m.module) != nullptr)
+      matched += std::ranges::count_if(patterns, [&](const auto& p) { return matches(p, m.path); });
+  if (matched != layers.size()) {
+    patterns.clear();
+    for (const auto& [path, rank] : layers) patterns.insert(path);
+  }
+  std::string text;
+  for (const std::string& pattern : patterns) text += (text.empty() ? "" : ",") + pattern;
+  return text;
+}
+
+// Error{BadInput}: --resume with other adapters than those of the newest checkpoint.
+void require_same_adapters(const FinetuneOptions& o, Module& model) {
+  const std::optional<AdapterRanks> there = adapters_in(steps_folder(o));
+  if (!there) return;
+  const AdapterRanks here = adapters_of(model);
+  const std::string was = str_cat(steps_folder(o), " was trained with"),
+                    remedy = "; give that, or another --save";
+  CS_REQUIRE(here.empty() || !there->empty(), "--lora ", o.lora, ": ", was,
+             "out --lora; leave it out, or give another --save");
+  if (there->empty()) return;
+  const std::int64_t rank = there->begin()->second;
+  CS_REQUIRE(!here.empty(), "--lora is missing: ", was, " --lora ", rank, remedy);
+  CS_REQUIRE(o.lora == rank, "--lora ", o.lora, ": ", was, " --lora ", rank, remedy);
+  CS_REQUIRE(std::ranges::equal(here, *there), "--targets ", o.targets, ": ", was, " --targets '",
+             targets_of(*there, model), "'", remedy);
+}
+
 // Checkpoints beside the new folder, with the settings that they were trained with.
 class Steps {
  public:
   Steps(const FinetuneOptions& o, Learner& learner, AdamW& optimizer, Settings settings)
-      : options_(o), rank_(learner.world.rank()), here_(settings) {
+      : options_(o), learner_(learner), rank_(learner.world.rank()), here_(settings) {
     if (o.every == 0) return;
     const CheckpointsOptions how{.every = o.every, .keep = 2};
     kept_.emplace(*learner.model, steps_folder(o), how);
@@ -222,6 +291,10 @@ class Steps {
       co_await std::move(started);
       co_return 0;
     }
+    std::exception_ptr failed;
+    if (rank_ == 0) failed = failure_of([&] { require_same_adapters(options_, *learner_.model); });
+    Task<void> agreed = agree(learner_.world, failed);
+    co_await std::move(agreed);
     Task<std::int64_t> resumed = kept_->resume();
     const std::int64_t step = co_await std::move(resumed);
     require_same("--seed", options_.seed, static_cast<std::uint64_t>(there_.seed));
@@ -234,9 +307,9 @@ class Steps {
     if (rank_ == 0) announce(step);
     co_return static_cast<int>(step);
   }
-  Task<void> after(int step, bool stopped) {
+  Task<void> after(int step, bool is_last) {
     if (!kept_) co_return;
-    Task<void> saved = stopped ? kept_->save(step) : kept_->after(step);
+    Task<void> saved = is_last ? kept_->save(step) : kept_->after(step);
     co_await std::move(saved);
   }
   Task<void> finish() {
@@ -256,10 +329,12 @@ class Steps {
     std::string line = str_cat("goes on from ", kept_->path(step));
     if (step == 0) line = str_cat(steps_folder(options_), " has no checkpoint: begins with step 1");
     if (step >= options_.steps)
-      line += str_cat(", which has all ", options_.steps, " steps: give more --steps");
+      line += str_cat(", which has all ", options_.steps, " steps: saves ", options_.save,
+                      " without a further one; a larger --steps trains on");
     std::cout << line + "\n" << std::flush;
   }
   const FinetuneOptions& options_;
+  const Learner& learner_;
   int rank_;
   Settings here_, there_ = here_;
   std::optional<Checkpoints> kept_;
@@ -285,7 +360,7 @@ Task<int> train_steps(Learner& learner, const TokenBatches& batches, Settings se
         log.after_step(step - 1, std::move(loss), step == o.steps || stopped || steps.due(step));
     CS_REQUIRE(finite, "finetune: a loss until step ", step, " is not finite; a lower --lr than ",
                o.lr, " may help");
-    Task<void> saved = steps.after(step, stopped);
+    Task<void> saved = steps.after(step, stopped || step == o.steps);
     co_await std::move(saved);
   }
   Task<void> finished = steps.finish();
@@ -334,8 +409,10 @@ void add_finetune(CLI::App& app, FinetuneOptions& o) {
       ->capture_default_str();
   for (const char* name : {"--alpha", "--dropout", "--targets"})
     app.get_option(name)->needs(app.get_option("--lora"));
-  app.add_option("--save", o.save, "the new folder: of the model, or with --lora of the adapters");
-  add("--every", o.every, 1, kMost, "checkpoints after every so many steps, in SAVE.steps");
+  app.add_option("--save", o.save, "the new folder: of the model, or with --lora of the adapters")
+      ->required();
+  add("--every", o.every, 1, kMost,
+      "checkpoints after every so many steps and the last one, in SAVE.steps");
   app.add_flag("--resume", o.resume,
                "go on from the newest of these, if there is one, on any plan and ranks; --lr, "
                "--warmup and --steps may change");
@@ -380,6 +457,10 @@ Task<void> finetune(World& world, const FinetuneOptions& options, TokenFile toke
   Task<void> saving = options.lora > 0 ? save_adapter(*learner.model, options.save)
                                        : save(*learner.model, options.save);
   co_await std::move(saving);
+  if (world.rank() == 0)
+    std::cout << str_cat(options.lora > 0 ? "the adapters are in " : "the model is in ",
+                         options.save, "\n")
+              << std::flush;
 }
 
 }  // namespace coshard::llama

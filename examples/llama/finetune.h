@@ -26,7 +26,7 @@ struct FinetuneOptions : WorldOptions {
   double alpha = 16, dropout = 0;                // of adapters
   std::string targets = "model.layers.*.self_attn.[qv]_proj";  // patterns, with commas between
   std::string save;                                            // the new folder; "": none
-  int every = 0;        // checkpoints, in save + ".steps"; 0: none
+  int every = 0;        // checkpoints, and one at the end, in save + ".steps"; 0: none
   bool resume = false;  // from the newest of these
 };
 

@@ -25,6 +25,7 @@ void add_common(CLI::App& app, GenerateOptions& o) {
   const std::string file = " [generation_config.json]";
   app.add_option("folder", o.folder, "a Hugging Face folder: config, tokenizer and model")
       ->required();
+  app.add_option("--adapter", o.adapter, "a folder of PEFT: a LoRA adapter of the model");
   app.add_option("--system", o.system, "the system message of the conversation");
   app.add_option("--template", o.chat_template,
                  "chatml, llama3, mistral, gemma or none, for a folder whose own is not known");
@@ -78,6 +79,10 @@ Task<std::shared_ptr<nn::LanguageModel>> opened(World& world, const GenerateOpti
   }
   const auto model = nn::open_model(o.folder, world, how);
   model->train(false);
+  if (!o.adapter.empty()) {  // before the plan, which cuts the adapters with their layers
+    Task<LoadReport> adapting = load_adapter(*model, o.adapter, reading);
+    co_await std::move(adapting);
+  }
   if (world.size() > 1) {
     Task<void> cut =
         parallelize_module(*model, init_device_mesh(world, {world.size()}, {"tp"}), model->plan());
@@ -221,6 +226,7 @@ void add_chat(CLI::App& app, GenerateOptions& o) { add_common(app, o); }
 
 Speaker::Speaker(const GenerateOptions& o)
     : options(o), tokenizer(Tokenizer::open(model_folder(o.folder))), generation(generation_of(o)) {
+  if (!o.adapter.empty()) require_adapter(o.adapter);
   const std::string config = o.folder + "/config.json";
   if (!o.json.empty()) require_writable("--json", o.json, "config.json of the model", config);
 }

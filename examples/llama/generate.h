@@ -13,7 +13,7 @@
 namespace coshard::llama {
 
 struct GenerateOptions : WorldOptions {
-  std::string folder, system, chat_template, dtype_name, json;
+  std::string folder, adapter, system, chat_template, dtype_name, json;
   std::vector<std::string> prompts, ignore;
   bool raw = false, greedy = false, ignore_eos = false;
   // What is not given is that of generation_config.json.

@@ -188,16 +188,68 @@ TEST(Finetune, ResumesWithTheSettingsOfTheCheckpoint) {
     EXPECT_EQ(losses_of(o).size(), losses);
     return ::testing::internal::GetCapturedStdout();
   };
-  EXPECT_CONTAINS(printed(3, 0), "x.steps/step-4, which has all 3 steps: give more --steps");
+  EXPECT_CONTAINS(printed(3, 0), "x.steps/step-4, which has all 3 steps: saves ");
+  EXPECT_TRUE(std::filesystem::exists(o.save + "/adapter_model.safetensors"));
   std::filesystem::remove_all(o.save);
   EXPECT_CONTAINS(printed(5, 1), "goes on from ");
+  EXPECT_TRUE(std::filesystem::exists(o.save + ".steps/step-5"));  // the last, odd one
   o.save += "y";
   EXPECT_CONTAINS(printed(1, 1), "has no checkpoint: begins with step 1");
+}
+
+TEST(Finetune, ResumesWithTheAdaptersOfTheCheckpoint) {
+  const Files files;
+  FinetuneOptions o = files.options("x");
+  o.lora = 4;
+  o.steps = o.every = 1;
+  losses_of(o);
+  std::filesystem::remove_all(o.save);
+  o.resume = true;
+  const auto told = [&](int lora, const char* targets) {
+    FinetuneOptions changed = o;
+    changed.lora = lora;
+    changed.targets = targets;
+    return error_of([&] { losses_of(changed); });
+  };
+  constexpr const char* kSome = "model.layers.0.self_attn.q_proj";
+  EXPECT_CONTAINS(told(2, kSome), "--lora 2: ");
+  EXPECT_CONTAINS(told(2, kSome), "x.steps was trained with --lora 4; give that");
+  EXPECT_CONTAINS(told(0, kSome), "--lora is missing: ");
+  const std::string other = told(4, kSome);
+  EXPECT_CONTAINS(other, str_cat("--targets ", kSome, ": "));
+  const std::size_t begin = other.find('\'') + 1;
+  o.targets = other.substr(begin, other.find('\'', begin) - begin);
+  EXPECT_EQ(o.targets, "model.layers.*.self_attn.q_proj,model.layers.*.self_attn.v_proj");
+  o.steps = 2;
+  EXPECT_EQ(losses_of(o).size(), 1U);
+  FinetuneOptions whole = files.options("y", "one", 1);
+  whole.steps = whole.every = 1;
+  losses_of(whole);
+  std::filesystem::remove_all(whole.save);
+  whole.resume = true;
+  whole.lora = 4;
+  EXPECT_CONTAINS(error_of([&] { losses_of(whole); }), "y.steps was trained without --lora");
+}
+
+TEST(Finetune, NamesTheTargetsOfSomeLayersOneByOne) {
+  const Files files;
+  FinetuneOptions o = files.options("x", "one", 1);
+  o.lora = 4;
+  o.steps = o.every = 1;
+  o.targets = "model.layers.1.self_attn.q_proj";
+  losses_of(o);
+  std::filesystem::remove_all(o.save);
+  o.resume = true;
+  o.targets = "lm_head";
+  EXPECT_CONTAINS(error_of([&] { losses_of(o); }), "--targets 'model.layers.1.self_attn.q_proj';");
 }
 
 TEST(Finetune, TriesItsFolderBeforeItTrains) {
   const Files files;
   FinetuneOptions o = files.options("new/deep//x/");
+  EXPECT_CONTAINS(error_of([&] { losses_of(o); }), "`mkdir -p ");
+  EXPECT_FALSE(std::filesystem::exists(files.scratch.path("new")));
+  std::filesystem::create_directories(files.scratch.path("new/deep"));
   o.steps = 2;
   o.every = 1;
   EXPECT_EQ(losses_of(o).size(), 2U);
@@ -210,7 +262,6 @@ TEST(Finetune, TriesItsFolderBeforeItTrains) {
   o.save = files.scratch.path("file");
   EXPECT_CONTAINS(error_of([&] { losses_of(o); }), "is there already; give another folder");
   o.save += "/x";
-  o.folder = "none";
   EXPECT_CONTAINS(error_of([&] { losses_of(o); }), "file/x.part: cannot be made");
   o.save = ".";
   EXPECT_CONTAINS(error_of([&] { check_finetune(o); }), "'.' is no name");

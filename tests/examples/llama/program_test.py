@@ -183,14 +183,20 @@ class Finetune(Program):
         return ("finetune", model, "--text", "text", "--ranks", "1", "--steps", "2", "--batch", "2", "--seq", "8", *words)
 
     def test_adapters_are_trained_merged_and_used(self):
-        self.succeeds(*self.words("--lora", "2", "--save", "a/b/"))
+        self.is_refused(self.words("--lora", "2", "--save", "a/b/"), "--save a/b/: ", "`mkdir -p ")
+        os.mkdir(self.at("a"))
+        done = self.succeeds(*self.words("--lora", "2", "--lr", "0.5", "--save", "a/b/"))
+        self.assertIn("the adapters are in a/b/\n", done.stdout)
         self.assertEqual(sorted(os.listdir(self.at("a"))), ["b"])
         self.is_refused(("generate", "a/b", "--prompt", "hi"), "`coshard ckpt merge BASE a/b OUT`")
-        self.is_refused(("finetune", "a/b", "--text", "text"), "`coshard ckpt merge BASE a/b OUT`")
+        self.is_refused(("finetune", "a/b", "--text", "text", "--save", "x"), "`coshard ckpt merge BASE a/b OUT`")
         if COSHARD is None:
             self.skipTest("no coshard")
         subprocess.run([COSHARD, "ckpt", "merge", "llama", "a/b", "merged"], cwd=self.folder, check=True, capture_output=True, timeout=60)
-        self.succeeds("generate", "merged", "--prompt", "hi", "--raw", "--ranks", "2")
+        said = ("--prompt", "hi", "--raw", "--greedy", "--tokens", "8", "--ranks", "2")
+        merged = self.succeeds("generate", "merged", *said).stdout
+        self.assertEqual(self.succeeds("generate", "llama", "--adapter", "a/b", *said).stdout, merged)
+        self.assertNotEqual(self.succeeds("generate", "llama", *said).stdout, merged)
 
     def test_a_signal_saves_what_is_trained(self):
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -212,7 +218,23 @@ class Finetune(Program):
     def test_options_without_effect_are_refused(self):
         for words in (("--alpha", "99"), ("--dropout", "0.5"), ("--targets", "nonsense.*")):
             self.is_refused(self.words(*words), words[0], "--lora")
-        self.is_refused(("finetune", "llama", "--text", "."), "--text .: Is a directory")
+        self.is_refused(("finetune", "llama", "--text", ".", "--save", "x"), "--text .: Is a directory")
+        self.is_refused(self.words("--lora", "2"), "--save")
+
+    def test_what_is_no_models_folder_is_refused(self):
+        with open(self.at("x.gguf"), "wb") as file:
+            file.write(b"GGUF\3")
+        self.succeeds(*self.words("--lora", "2", "--every", "2", "--save", "a"))
+        for name, told in (("none", "none: there is no such folder"), ("x.gguf", "coshard ckpt convert x.gguf FOLDER"),
+                           ("text", "text: is a file, not a model's folder"), ("a.steps/step-2", "is a checkpoint of LoRA training")):
+            self.is_refused(("generate", name, "--prompt", "hi"), told)
+            self.is_refused(("finetune", name, "--text", "text", "--save", "x"), told)
+
+        for name, told in (("none", "none: there is no such folder"), ("a.steps/step-2", "step-2: has no adapter_config.json")):
+            self.is_refused(("generate", "llama", "--prompt", "hi", "--adapter", name), told)
+
+    def test_a_text_that_is_too_short_is_refused(self):
+        self.is_refused(self.words("--save", "a", "--seq", "10000"), "seq 10000 + 1", "smaller seq")
 
     def test_an_adapter_of_a_tied_layer_is_refused(self):
         write_model(self.at("tied"), "llama", tie_word_embeddings=True)
