@@ -12,10 +12,11 @@ namespace coshard::tools {
 
 namespace {
 
-// Errors name the option as the program has it.
-NewFolder new_folder(const std::string& to, bool overwrite) {
+// Of NewFolder; errors name the option as the program has it.
+template <class Make>
+auto with_option(Make make) {
   try {
-    return NewFolder(NewFolder::resolved(to), overwrite);
+    return make();
   } catch (const Error& error) {
     constexpr std::string_view kHere = "`overwrite`", kThere = "--overwrite";
     std::string text = error.message();
@@ -31,7 +32,7 @@ void write_model(const FileLayout& layout, const TextFiles& texts, const std::st
                  bool overwrite,
                  const std::function<void(const FileLayout::Place&, OutputFile&)>& tensor,
                  const std::function<void(const NewFolder&)>& more) {
-  NewFolder made = new_folder(to, overwrite);
+  NewFolder made = with_option([&] { return NewFolder(NewFolder::resolved(to), overwrite); });
   for (std::size_t k = 0; k < layout.files.size(); ++k) {
     const FileLayout::File& file = layout.files[k];
     OutputFile::make(made.at(file.name), file.bytes);
@@ -44,7 +45,7 @@ void write_model(const FileLayout& layout, const TextFiles& texts, const std::st
   }
   for (const auto& [name, text] : texts) made.write(name, text);
   if (more) more(made);
-  made.commit();
+  with_option([&] { made.commit(); });
 }
 
 std::uint64_t cast_values(DType from, std::span<const std::byte> values, DType to,
