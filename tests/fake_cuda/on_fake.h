@@ -46,6 +46,15 @@ struct Numbers {
   std::shared_ptr<Buffer> buffer;
 };
 
+// As many devices as a test needs, one for each rank as NCCL wants it; others count on two.
+class Devices {
+ public:
+  explicit Devices(int count) { FakeDriver::get().set_devices(count); }
+  ~Devices() { FakeDriver::get().set_devices(2); }
+  Devices(const Devices&) = delete;
+  Devices& operator=(const Devices&) = delete;
+};
+
 // to[i] = from[i] + 1
 struct AddOne : PerElement {
   const float* from;

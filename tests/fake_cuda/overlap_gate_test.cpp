@@ -134,7 +134,7 @@ Runs runs_called(const Runs& runs, std::string_view what) {
 }
 
 TEST(OverlapGate, TheFirstRemoteShardIsMultipliedBesideTheLastRound) {
-  FakeDriver::get().set_devices(4);
+  const Devices four(4);
   EXPECT_EQ(runs_called(runs_of_gathered_batch(false), "atmul").size(), 1U);
   bool beside = false;
   for (std::uint64_t seed = 1; seed <= 200 && !beside; ++seed) {
@@ -191,7 +191,7 @@ Issued issued_by_a_step(int ranks, Overlap overlap, std::optional<Link> link) {
 }
 
 TEST(OverlapGate, LayersAskForShardsWhereThatIsFaster) {
-  FakeDriver::get().set_devices(4);
+  const Devices four(4);
   for (const int ranks : {2, 4}) {
     const Issued plain = issued_by_a_step(ranks, Overlap::Off, std::nullopt);
     const Issued asks = issued_by_a_step(ranks, Overlap::Always, std::nullopt);

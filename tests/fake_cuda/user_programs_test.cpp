@@ -24,11 +24,6 @@ using std::chrono::milliseconds;
 
 constexpr int kSeedsOfPrograms = 6;
 
-struct Devices {
-  explicit Devices(int count) { FakeDriver::get().set_devices(count); }
-  ~Devices() { FakeDriver::get().set_devices(2); }
-};
-
 struct Setup {
   int ranks, devices;
   const char* communicator;
