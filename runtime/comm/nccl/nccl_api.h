@@ -48,7 +48,6 @@ enum class NcclFeature : int {
   SymmetricWindow = 22703,  // ncclCommWindowRegister
   CopyEngine = 22803,       // collectives that take no SMs; ncclAlltoAll
   Revoke = 22807,           // ncclCommRevoke
-  OrderField = 23100,       // launchOrderImplicit of a communicator's configuration
 };
 
 int nccl_version();                          // of the loaded library; 22809 for 2.28.9

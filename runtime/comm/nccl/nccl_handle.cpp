@@ -53,9 +53,6 @@ ncclConfig_t NcclHandle::config(bool zero_ctas) const {
     config.commName = name_.c_str();
     if (zero_ctas) config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
   }
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 31, 0)
-  if (keep_order_ && nccl_has(NcclFeature::OrderField)) config.launchOrderImplicit = 1;
-#endif
   return config;
 }
 

@@ -28,8 +28,6 @@ class NcclHandle {
   NcclHandle(const NcclHandle&) = delete;
   NcclHandle& operator=(const NcclHandle&) = delete;
 
-  // Before the next two: asks NCCL to keep the order of operations (nccl_order.h).
-  void keep_order() { keep_order_ = true; }
   // Creates the communicator among `size` ranks with the same id, or among the ranks of `parent`
   // with the same color; returns when all have joined. Error{CommFailed}.
   void connect(const ncclUniqueId& id, int size, int rank, bool zero_ctas);
@@ -75,7 +73,6 @@ class NcclHandle {
   std::string end_helper(std::chrono::nanoseconds grace);
 
   std::string name_;
-  bool keep_order_ = false;
   std::shared_ptr<Shared> shared_;
 };
 

@@ -18,16 +18,13 @@ constexpr int kLaunchEvents = 12030, kLaunchEventsInGraphs = 12090;
 
 }  // namespace
 
-// With the field, NCCL does not depend on when it read the variable, unless that is set to another
-// value, which then counts (NCCL user guide, ncclConfig_t).
 NcclOrder nccl_order_of(const NcclOrderFacts& facts) {
-  constexpr int kField = static_cast<int>(NcclFeature::OrderField);
-  const bool field = facts.header >= kField && facts.library >= kField && facts.at_start.empty();
   const auto events = [](std::string why) { return NcclOrder{false, false, std::move(why)}; };
   if (facts.now.empty()) return events(str_cat(kOrderVariable, " not set"));
   if (facts.now != "1") return events(str_cat(kOrderVariable, "=", facts.now));
-  if (facts.at_start != "1" && !field)
+  if (facts.at_start != "1")
     return events(str_cat(kOrderVariable, " was set after the process began"));
+  if (facts.plugin) return events("NCCL reads its variables through a plugin (NCCL_ENV_PLUGIN)");
   if (facts.library < static_cast<int>(NcclFeature::ImplicitOrder))
     return events(str_cat("NCCL ", nccl_version_text(facts.library), " does not keep an order"));
   if (facts.driver < kLaunchEvents) return events("the CUDA driver is older than 12.3");
@@ -39,7 +36,8 @@ NcclOrder nccl_order(bool without_kernels) {
   NcclOrderFacts facts;
   facts.at_start = variable_at_start(kOrderVariable);
   if (const char* now = std::getenv(kOrderVariable)) facts.now = now;
-  facts.header = NCCL_VERSION_CODE;
+  const char* plugin = std::getenv("NCCL_ENV_PLUGIN");
+  facts.plugin = plugin != nullptr && *plugin != '\0';
   facts.library = nccl_version();
   if (facts.now == "1") facts.driver = cuda_presence().driver;
   facts.without_kernels = without_kernels;

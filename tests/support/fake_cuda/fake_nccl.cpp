@@ -241,15 +241,12 @@ FakeDriver::OpRef launch(FakeDriver::Stream& stream, FakeDriver::Op op, bool ord
 
 }  // namespace
 
-bool keeps_order([[maybe_unused]] const ncclConfig_t& config) {
+bool keeps_order() {
   std::optional<int>& order = state().order;
   if (!order) {
     const char* text = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
     order = text == nullptr ? -1 : std::atoi(text);
   }
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 31, 0)
-  if (*order < 0) return config.launchOrderImplicit == 1;
-#endif
   return *order == 1;
 }
 

@@ -94,7 +94,7 @@ ncclComm* make(const std::shared_ptr<Clique>& clique, int size, int rank,
   comm->device = FakeDriver::current_device();
   comm->blocking = config.blocking != 0;
   comm->polls = comm->blocking ? 0 : 1;
-  comm->ordered = keeps_order(config);
+  comm->ordered = keeps_order();
   clique->members[static_cast<std::size_t>(rank)] = comm;
   state().alive.insert(comm);
   state().changed.notify_all();

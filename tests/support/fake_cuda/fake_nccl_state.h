@@ -165,8 +165,8 @@ void await_graphs(Lock& held, const ncclComm& comm);
 bool meet(ncclComm& comm, const std::string& what, std::size_t ranks);
 // Starts a call or the calls of a group: on the stream at once, or in progress for some polls.
 ncclResult_t begin(Lock& held, std::vector<Part> parts);
-// Whether a communicator keeps the order: NCCL_LAUNCH_ORDER_IMPLICIT, and else its configuration.
-bool keeps_order(const ncclConfig_t& config);
+// Whether a communicator keeps the order (NCCL_LAUNCH_ORDER_IMPLICIT).
+bool keeps_order();
 // The calls of one group become one op of the stream.
 void enqueue(const std::vector<Part>& parts);
 // Removes its work from the stream; the peers' parts never end.

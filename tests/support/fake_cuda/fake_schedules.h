@@ -9,6 +9,9 @@
 // have begun; another kernel needs a free share for a moment. All other ops are done at once; when,
 // changes nothing but what can go on after them, so that one order of these stands for all.
 //
+// A kernel is one unit here: it begins as a whole, and what comes after its launch finds it so. CUDA
+// promises that for events after a kernel, but for launch completion events its best effort only.
+//
 // The host queues everything before the devices start. A later host only delays the devices: what
 // they then do, they could do here, too.
 #include <cstdint>

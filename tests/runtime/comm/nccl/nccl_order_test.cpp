@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kVariable = "NCCL_LAUNCH_ORDER_IMPLICIT";
 
 NcclOrderFacts all_for_nccl() {
-  return {.at_start = "1", .now = "1", .header = 22809, .library = 22809, .driver = 12090};
+  return {.at_start = "1", .now = "1", .library = 22809, .driver = 12090};
 }
 
 TEST(NcclOrderRule, NcclOrdersIfTheProcessBeganSo) {
@@ -40,6 +40,7 @@ TEST(NcclOrderRule, EachConditionAloneLeavesItToEvents) {
   EXPECT_TRUE(without([](auto& facts) { facts.library = 22599; }));
   EXPECT_TRUE(without([](auto& facts) { facts.driver = 12020; }));
   EXPECT_TRUE(without([](auto& facts) { facts.without_kernels = true; }));
+  EXPECT_TRUE(without([](auto& facts) { facts.plugin = true; }));
 }
 
 TEST(NcclOrderRule, OldDriversLeaveRecordingsToEvents) {
@@ -47,19 +48,6 @@ TEST(NcclOrderRule, OldDriversLeaveRecordingsToEvents) {
   facts.driver = 12080;
   EXPECT_TRUE(nccl_order_of(facts).by_nccl);
   EXPECT_FALSE(nccl_order_of(facts).recordings);
-}
-
-TEST(NcclOrderRule, TheFieldServesAVariableSetLate) {
-  NcclOrderFacts facts = all_for_nccl();
-  facts.at_start = "";
-  facts.header = facts.library = 23100;
-  EXPECT_TRUE(nccl_order_of(facts).by_nccl);
-  facts.header = 23099;
-  EXPECT_FALSE(nccl_order_of(facts).by_nccl);
-  facts.header = 23100, facts.library = 23099;
-  EXPECT_FALSE(nccl_order_of(facts).by_nccl);
-  facts.library = 23100, facts.at_start = "0";
-  EXPECT_FALSE(nccl_order_of(facts).by_nccl);
 }
 
 TEST(NcclOrderRule, AVariableSetLaterDidNotBeginTheProcess) {
