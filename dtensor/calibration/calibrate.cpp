@@ -147,14 +147,18 @@ Task<Calibration::Times> measured_line(DeviceMesh line, std::shared_ptr<Products
 }
 
 // Measures one round of a gather by shards along a mesh dimension, where there are some.
-Task<Calibration::Times> measured_round(DeviceMesh line, Calibration::Times of_line) {
+Task<Calibration::Times> measured_round(DeviceMesh line, Calibration::Times of_line,
+                                        double budget_ns) {
   Calibration::Times times;
   const int rounds = line.size() - 1;
   if (rounds == 0 || line.world().communicator()->gathers_by_shards()) co_return times;
+  const auto found_large = static_cast<double>(of_line.large_ns);
   std::array<std::int64_t, 3> found{};
   for (std::size_t i = 0; i < found.size(); ++i) {
     constexpr std::array kCounts{kSmall, kMiddle, kLarge};
-    Task<double> timed = time_to_gather(line, kCounts[i], i == 2 ? 3 : 9, 1, true);
+    const double one_ns = std::max(found_large, 1.0);
+    const int most = i == 2 ? static_cast<int>(std::clamp(budget_ns / one_ns, 1.0, 3.0)) : 9;
+    Task<double> timed = time_to_gather(line, kCounts[i], most, 1, true);
     found[i] = std::llround(co_await std::move(timed) / rounds);
   }
   times = {found[0],
@@ -202,7 +206,8 @@ Task<Calibration> measure(DeviceMesh mesh, CalibrateOptions options, std::string
   for (const std::string& name : mesh.names()) {
     Task<Calibration::Times> line = measured_line(mesh[name], products, budget / 4 / mesh.ndim());
     c.links.push_back(co_await std::move(line));
-    Task<Calibration::Times> round = measured_round(mesh[name], c.links.back());
+    Task<Calibration::Times> round =
+        measured_round(mesh[name], c.links.back(), budget / 4 / mesh.ndim());
     c.rounds.push_back(co_await std::move(round));
   }
   // Even if the links were slow, a third of the budget remains.

@@ -62,12 +62,13 @@ void Device::watch(std::shared_ptr<Watched> watched) {
 }
 
 void Device::settle() {
-  const std::int64_t begin = now_ns();
-  for (const auto& known : watched_)
-    while (!known->over() && !known->settled()) {
-      known->check(now_ns() - begin);
+  for (const auto& known : watched_) {
+    const std::int64_t until = now_ns() + kLongestSettlingNs;
+    while (!known->over() && !known->settled() && now_ns() < until) {
+      known->check(0);
       std::this_thread::sleep_for(std::chrono::microseconds(20));
     }
+  }
 }
 
 void Device::check_watched(std::int64_t waited_ns) {

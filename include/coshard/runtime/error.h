@@ -31,7 +31,7 @@ class Error : public std::runtime_error {
   Error(ErrorKind kind, const std::string& message);
   ErrorKind kind() const noexcept { return kind_; }
   // "linear: inner dimensions differ: …". what() is prefixed with "rank 1, layers.0.mlp: " once the
-  // error has left that module, or that rank's program; one of another rank keeps that one's.
+  // error has left that module, or that rank's program; a message that already names one keeps it.
   const char* message() const noexcept { return std::runtime_error::what(); }
   const char* what() const noexcept override { return told_.empty() ? message() : told_.c_str(); }
   // Records that it has left the module at `path`, or the program (""); only the first call counts.

@@ -343,7 +343,6 @@ void NcclCommunicator::prepare() {
   if (domain_->options.copy_engine)
     require_nccl(NcclFeature::CopyEngine, "copy-engine collectives");
   if (!domain_->order) domain_->order = nccl_order(domain_->options.copy_engine);
-  if (domain_->order->by_nccl) handle_->keep_order();
   domain_->device->make_current();
   stream_ = domain_->device->make_stream(StreamKind::Communication);
 }
@@ -682,7 +681,7 @@ void NcclCommunicator::look(std::int64_t waited_ns) {
     // All of them are done on the device, but the last one may not have been compared.
     if (!failed_ && in_flight_.empty() && announced_ != nullptr &&
         announced_->poll(Poller::AnyThread) != Poll::Done)
-      look_at(*announced_, waited_ns);
+      look_at(*announced_, 0);
     if (failed_) {  // their waits report it
       over.insert(over.end(), in_flight_.begin(), in_flight_.end());
       in_flight_.clear();

@@ -174,6 +174,7 @@ class NcclCommunicator final : public Communicator,
   // Between the rank's thread and the watchdog: guards the members below, connected_, and every use
   // of control_ and its work handles. Never held while waiting for the other thread, or in a
   // blocking NCCL call.
+  // Without it: control_->make_room(), which waits.
   std::mutex mutex_;
   std::deque<std::shared_ptr<NcclFlight>> in_flight_;  // in order; released by the rank's thread
   bool failed_ = false;

@@ -124,8 +124,8 @@ class Device : public std::enable_shared_from_this<Device> {
   // Checked by every host wait until it is over.
   void watch(std::shared_ptr<Watched> watched);
   void check_watched(std::int64_t waited_ns);
-  // At the end of a program: waits until all of it is settled. Fails like synchronize(). What was
-  // destroyed before is not watched any more.
+  // At the end of a program: waits until all of it is settled, but not for a peer that comes a second
+  // later. Throws what has failed. What was destroyed before is not watched any more.
   void settle();
   // What the rank's observers have yet to be told of its streams.
   StreamTimes& times() { return *times_; }
@@ -135,6 +135,7 @@ class Device : public std::enable_shared_from_this<Device> {
 
  private:
   static constexpr std::size_t kWatchedAtOnce = 64;  // beyond that, those that are over are dropped
+  static constexpr std::int64_t kLongestSettlingNs = 1'000'000'000;
   std::int64_t timeout_ns_ = 0;
   std::vector<std::shared_ptr<Watched>> watched_;
   std::unique_ptr<StreamTimes> times_;
