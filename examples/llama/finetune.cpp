@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <map>
 #include <numbers>
@@ -194,6 +195,23 @@ std::int64_t hash_of(const TokenFile& ids) {
   return block.front();
 }
 
+// A hash of the beginnings of all tensors of a model's folder, which tells it from another model and
+// from one that was trained further.
+std::int64_t hash_of_base(const std::string& folder) {
+  const ModelFolder model(folder);
+  std::vector<char> beginnings;
+  for (std::size_t i = 0; i < model.size(); ++i) {
+    const auto [file, tensor] = model[i];
+    const SafetensorsHeader& header = model.files()[file];
+    const std::size_t bytes = std::min<std::size_t>(tensor.end - tensor.begin, 64);
+    std::ifstream data(header.path(), std::ios::binary);
+    data.seekg(static_cast<std::streamoff>(header.data_begin() + tensor.begin));
+    beginnings.resize(beginnings.size() + bytes);
+    data.read(beginnings.data() + beginnings.size() - bytes, static_cast<std::streamsize>(bytes));
+  }
+  return static_cast<std::int64_t>(hash_of_chunk(std::as_bytes(std::span(beginnings))));
+}
+
 // What a step depends on, beside --lr, --warmup and --steps, which may change.
 struct Settings {
   Settings(const FinetuneOptions& o, std::int64_t text_hash)
@@ -201,9 +219,10 @@ struct Settings {
         batch(o.batch),
         seq(o.seq),
         text(text_hash),
+        base(o.every > 0 && o.lora > 0 ? hash_of_base(o.folder) : 0),
         alpha(o.alpha),
         dropout(o.dropout) {}
-  std::int64_t seed, batch, seq, text;
+  std::int64_t seed, batch, seq, text, base;
   double alpha, dropout;
 };
 
@@ -282,7 +301,7 @@ class Steps {
     kept_.emplace(*learner.model, steps_folder(o), how);
     kept_->add("optimizer", optimizer).add("seed", there_.seed).add("batch", there_.batch);
     kept_->add("seq", there_.seq).add("text", there_.text);
-    kept_->add("alpha", there_.alpha).add("dropout", there_.dropout);
+    kept_->add("base", there_.base).add("alpha", there_.alpha).add("dropout", there_.dropout);
   }
   Task<int> begin() {
     if (!kept_) co_return 0;
@@ -304,6 +323,8 @@ class Steps {
     require_same("--dropout", here_.dropout, there_.dropout);
     CS_REQUIRE(here_.text == there_.text, "--text ", options_.text, ": ", steps_folder(options_),
                " was trained on another text; give that, or another --save");
+    CS_REQUIRE(here_.base == there_.base, options_.folder, ": ", steps_folder(options_),
+               " has adapters of another model; give that, or another --save");
     if (rank_ == 0) announce(step);
     co_return static_cast<int>(step);
   }

@@ -1,7 +1,9 @@
 // `llama finetune` with a tokenizer of bytes: what it trains, saves, resumes and refuses.
 #include "examples/llama/finetune.h"
 
+#include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
 
 #include "tests/dtensor/checkpoint/saved_states.h"
@@ -182,6 +184,17 @@ TEST(Finetune, ResumesWithTheSettingsOfTheCheckpoint) {
   EXPECT_CONTAINS(told([](auto& x) { x.dropout = 0; }), "with --dropout 0.25;");
   files.scratch.write("other", std::string(800, 'x'));
   EXPECT_CONTAINS(told([&](auto& x) { x.text = files.scratch.path("other"); }), "another text");
+  const std::string other_base = files.scratch.path("other-base");
+  std::filesystem::copy(o.folder, other_base);
+  {
+    std::fstream weights(other_base + "/model.safetensors",
+                         std::ios::binary | std::ios::in | std::ios::out);
+    std::uint64_t header = 0;
+    weights.read(reinterpret_cast<char*>(&header), sizeof header);
+    weights.seekp(static_cast<std::streamoff>(sizeof header + header));
+    weights.put('x');
+  }
+  EXPECT_CONTAINS(told([&](auto& x) { x.folder = other_base; }), "another model");
   const auto printed = [&](int steps, std::size_t losses) {
     o.steps = steps;
     ::testing::internal::CaptureStdout();
