@@ -152,28 +152,24 @@ Task<Calibration::Times> measured_round(DeviceMesh line, Calibration::Times of_l
   Calibration::Times times;
   const int rounds = line.size() - 1;
   if (rounds == 0 || line.world().communicator()->gathers_by_shards()) co_return times;
-  const auto found_large = static_cast<double>(of_line.large_ns);
-  std::array<std::int64_t, 3> found{};
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    constexpr std::array kCounts{kSmall, kMiddle, kLarge};
-    const double one_ns = std::max(found_large, 1.0);
-    const int most = i == 2 ? static_cast<int>(std::clamp(budget_ns / one_ns, 1.0, 3.0)) : 9;
-    Task<double> timed = time_to_gather(line, kCounts[i], most, 1, true);
-    found[i] = std::llround(co_await std::move(timed) / rounds);
-  }
-  times = {found[0],
-           found[1],
-           found[2],
-           (kMiddle - kSmall) * 4,
-           (kLarge - kSmall) * 4,
-           of_line.contention_x1024};
+  const double large_ns = std::max(static_cast<double>(of_line.large_ns), 1.0);
+  const int runs = static_cast<int>(std::clamp(budget_ns / large_ns, 1.0, 3.0));
+  Task<double> small = time_to_gather(line, kSmall, 9, 1, true);
+  times.small_ns = std::llround(co_await std::move(small) / rounds);
+  Task<double> middle = time_to_gather(line, kMiddle, 9, 1, true);
+  times.middle_ns = std::llround(co_await std::move(middle) / rounds);
+  Task<double> large = time_to_gather(line, kLarge, runs, 1, true);
+  times.large_ns = std::llround(co_await std::move(large) / rounds);
+  times.middle_bytes = (kMiddle - kSmall) * 4, times.large_bytes = (kLarge - kSmall) * 4;
+  times.contention_x1024 = of_line.contention_x1024;
   co_return times;
 }
 
-// All its times as one list; ranks agree on the element-wise maximum.
+// On which ranks agree.
 constexpr std::array kTimes{&Calibration::Times::small_ns, &Calibration::Times::middle_ns,
                             &Calibration::Times::large_ns, &Calibration::Times::contention_x1024};
 
+// All its times as one list; ranks agree on the element-wise maximum.
 std::vector<double> figures(const Calibration& c) {
   std::vector<double> all;
   for (const auto* list : {&c.links, &c.rounds})

@@ -71,17 +71,17 @@ bool is_at(int folder, const std::string& path) {
 }
 
 // Error{BadInput}: a folder with more than a model in it, or with none.
-void require_model(const std::string& path) {
+void require_model(const std::string& path, std::string_view option) {
   bool has_model = false;
   for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
     const std::string name = entry.path().filename().string();
     CS_REQUIRE(!entry.is_directory() || name == "training", path, ": has the folder '",
-               shortened(name), "', which is no part of a model; `overwrite` would remove it");
+               shortened(name), "', which is no part of a model; ", option, " would remove it");
     has_model = has_model || name == "model.safetensors" ||
                 name == "model.safetensors.index.json" || name == "adapter_model.safetensors";
   }
-  CS_REQUIRE(has_model || is_empty_folder(path), path,
-             ": has no model, so `overwrite` does not replace it; give another folder");
+  CS_REQUIRE(has_model || is_empty_folder(path), path, ": has no model, so ", option,
+             " does not replace it; give another folder");
 }
 
 void unmark(const std::string& folder) { ::unlink((fs::path(folder) / kMark).c_str()); }
@@ -123,8 +123,8 @@ void settle_old(const std::string& path) {
 
 // Gives `path` what `by` is; what it was is marked, at `by` or, where the file system cannot exchange
 // two names and there is none for a moment, at `path`.old.
-void replace(const std::string& path, const std::string& by) {
-  require_model(path);
+void replace(const std::string& path, const std::string& by, std::string_view option) {
+  require_model(path, option);
   mark_replaced(path);
   if (::renameat2(AT_FDCWD, by.c_str(), AT_FDCWD, path.c_str(), RENAME_EXCHANGE) == 0) return;
   const std::string old = old_of(path);
@@ -158,15 +158,15 @@ std::string NewFolder::resolved(const std::string& path) {
   return (parent / name).string();
 }
 
-NewFolder::NewFolder(std::string path, bool replaces)
-    : path_(std::move(path)), part_(part_of(path_)), replaces_(replaces) {
+NewFolder::NewFolder(std::string path, bool replaces, std::string_view option)
+    : path_(std::move(path)), part_(part_of(path_)), option_(option), replaces_(replaces) {
   settle_old(path_);
   std::error_code error;
   const bool there = fs::exists(fs::symlink_status(path_, error));
   CS_REQUIRE(!there || fs::is_directory(path_, error), path_, ": is there and is no folder");
   CS_REQUIRE(!there || replaces || is_empty_folder(path_), path_,
-             ": is there and is not empty; give another folder, or say `overwrite`");
-  if (there && replaces) require_model(path_);
+             ": is there and is not empty; give another folder, or say ", option_);
+  if (there && replaces) require_model(path_, option_);
   while (::mkdir(part_.c_str(), kFolderMode) != 0) {
     CS_REQUIRE(errno != ENOENT, part_, ": cannot be made: there is no folder ", parent_of(path_),
                "; `mkdir -p ", parent_of(path_), "` makes it");
@@ -220,9 +220,8 @@ void NewFolder::commit() {
   if (::rename(part_.c_str(), path_.c_str()) != 0) {
     if (errno != ENOTEMPTY && errno != EEXIST) fail_to(part_, "renamed");
     CS_REQUIRE(replaces_, path_,
-               ": was made by another while it was saved; give another folder, or "
-               "say `overwrite`");
-    replace(path_, part_);
+               ": was made by another while it was saved; give another folder, or say ", option_);
+    replace(path_, part_, option_);
     replaced = true;
   }
   unmark(path_);

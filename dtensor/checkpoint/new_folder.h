@@ -1,6 +1,7 @@
 #pragma once
 // A folder that is there whole or not at all: it is made beside its place, as "out.part", and moved
-// there at the end. One process makes it; others may write into its files. Folders above it are not made.
+// there at the end. One process makes it; others may write into its files. Folders above it are not
+// made.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -12,8 +13,8 @@ class NewFolder {
   // Makes `path`.part, in place of one that a save that died has left. `path` is resolved().
   // Error{BadInput}: a `path`.part that no save has made; `path` is there and not empty, unless
   // `replaces`, where it has no model or other folders than training/, or is no folder; another process
-  // is making it; it cannot be made.
-  NewFolder(std::string path, bool replaces);
+  // is making it; it cannot be made. `option`: what errors call `replaces`; static text.
+  NewFolder(std::string path, bool replaces, std::string_view option = "`overwrite`");
   ~NewFolder();  // removes `path`.part unless commit() has moved it
   NewFolder(const NewFolder&) = delete;
   NewFolder& operator=(const NewFolder&) = delete;
@@ -33,6 +34,7 @@ class NewFolder {
  private:
   void remove();
   std::string path_, part_;
+  std::string_view option_;
   bool replaces_;
   int lock_ = -1;  // on the part, while it is being made
 };

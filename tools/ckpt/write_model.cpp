@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include <coshard/runtime/error.h>
 #include "kernels/convert.h"
 #include "kernels/typed.h"
 #include "profiling/json.h"
@@ -10,29 +9,11 @@
 
 namespace coshard::tools {
 
-namespace {
-
-// Of NewFolder; errors name the option as the program has it.
-template <class Make>
-auto with_option(Make make) {
-  try {
-    return make();
-  } catch (const Error& error) {
-    constexpr std::string_view kHere = "`overwrite`", kThere = "--overwrite";
-    std::string text = error.message();
-    if (const std::size_t at = text.rfind(kHere); at != text.npos)
-      text.replace(at, kHere.size(), kThere);
-    fail(error.kind(), text);
-  }
-}
-
-}  // namespace
-
 void write_model(const FileLayout& layout, const TextFiles& texts, const std::string& to,
                  bool overwrite,
                  const std::function<void(const FileLayout::Place&, OutputFile&)>& tensor,
                  const std::function<void(const NewFolder&)>& more) {
-  NewFolder made = with_option([&] { return NewFolder(NewFolder::resolved(to), overwrite); });
+  NewFolder made(NewFolder::resolved(to), overwrite, "--overwrite");
   for (std::size_t k = 0; k < layout.files.size(); ++k) {
     const FileLayout::File& file = layout.files[k];
     OutputFile::make(made.at(file.name), file.bytes);
@@ -45,7 +26,7 @@ void write_model(const FileLayout& layout, const TextFiles& texts, const std::st
   }
   for (const auto& [name, text] : texts) made.write(name, text);
   if (more) more(made);
-  with_option([&] { made.commit(); });
+  made.commit();
 }
 
 std::uint64_t cast_values(DType from, std::span<const std::byte> values, DType to,
